@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Models from the configuration sections of a rsl_rl runner."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+
+import torch
+from rsl_rl.models import MLPModel
+from rsl_rl.modules.distribution import GaussianDistribution
+from rsl_rl.utils import resolve_callable
+from tensordict import TensorDict
+
+from rsl_rl_sac.config import check_known_keys
+from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.modules import SquashedGaussian
+
+
+def build_actor(
+    cfg: dict,
+    obs: TensorDict,
+    obs_groups: dict[str, list[str]],
+    num_actions: int,
+    low: torch.Tensor,
+    high: torch.Tensor,
+) -> Actor:
+    """Build the actor with the given action bounds.
+
+    The section of a PPO configuration is taken as well: rsl_rl's plain model becomes :class:`Actor` of the same shape,
+    a plain Gaussian becomes :class:`SquashedGaussian` with its defaults.
+    """
+    actor_class, kwargs = _resolve("actor.", cfg, MLPModel, Actor)
+    distribution_cfg = kwargs.pop("distribution_cfg", None) or {}
+    if issubclass(_class_of(distribution_cfg) or SquashedGaussian, GaussianDistribution):
+        distribution_cfg = {}
+    distribution_class, distribution_kwargs = _resolve(
+        "actor.distribution_cfg.", distribution_cfg, None, SquashedGaussian
+    )
+    distribution_kwargs.update(class_name=distribution_class, low=low, high=high)
+    return actor_class(obs, obs_groups, "actor", num_actions, distribution_cfg=distribution_kwargs, **kwargs)
+
+
+def build_critic(cfg: dict, obs: TensorDict, obs_groups: dict[str, list[str]], num_actions: int) -> CriticEnsemble:
+    """Build the Q-functions. The section of a PPO configuration is taken as well, of the same shape."""
+    critic_class, kwargs = _resolve("critic.", cfg, MLPModel, CriticEnsemble)
+    if kwargs.get("distribution_cfg", ...) is None:  # what PPO's configurations say of their critic
+        del kwargs["distribution_cfg"]
+    check_known_keys(kwargs, inspect.signature(critic_class).parameters, "critic.")
+    return critic_class(obs, obs_groups, "critic", num_actions, **kwargs)
+
+
+def _class_of(cfg: dict) -> type | None:
+    return resolve_callable(cfg["class_name"]) if cfg.get("class_name") else None  # type: ignore[return-value]
+
+
+def _resolve(where: str, cfg: dict, replaced: type | None, default: type) -> tuple[type, dict]:
+    """Return the class of a section (the default if it is missing or the replaced one) and its other keys, copied."""
+    kwargs = {key: copy.deepcopy(value) for key, value in cfg.items() if key != "class_name"}
+    model_class = _class_of(cfg)
+    if model_class is None or model_class is replaced:
+        model_class = default
+    known = set(inspect.signature(model_class).parameters) | {"distribution_cfg"}
+    check_known_keys(kwargs, known, where)
+    return model_class, kwargs

@@ -1,0 +1,362 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Soft Actor-Critic for massively parallel simulation (Algorithm 1 of the paper)."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+import torch.nn as nn
+from rsl_rl.env import VecEnv
+from rsl_rl.utils import resolve_obs_groups
+from tensordict import TensorDict
+
+from rsl_rl_sac.algorithms.construction import build_actor, build_critic
+from rsl_rl_sac.config import SACCfg
+from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.storage import Batch, ReplayStorage
+from rsl_rl_sac.utils.allocator import reuse_large_allocations
+from rsl_rl_sac.utils.distributed import average_gradients, broadcast_tensors
+from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
+
+METRICS = ("critic", "actor", "temperature", "critic_grad_norm", "actor_grad_norm", "alpha", "entropy", "q_value")
+"""What :meth:`SAC.update` reports, averaged over its gradient steps."""
+
+
+class SAC:
+    """Soft Actor-Critic in rsl_rl's algorithm protocol.
+
+    Reference:
+        - Sabatini et al. "Bridging the Gap: Enabling Soft Actor Critic for High Performance Legged Locomotion." (2026).
+    """
+
+    actor: Actor
+    """The policy."""
+
+    critic: CriticEnsemble
+    """The Q-functions."""
+
+    def __init__(
+        self,
+        actor: Actor,
+        critic: CriticEnsemble,
+        storage: ReplayStorage,
+        cfg: SACCfg | None = None,
+        device: str = "cpu",
+        multi_gpu_cfg: dict | None = None,
+    ) -> None:
+        """Initialize the algorithm.
+
+        Args:
+            actor: Policy.
+            critic: Q-functions.
+            storage: Replay.
+            cfg: Settings, the paper's if None.
+            device: Device of the learner.
+            multi_gpu_cfg: Rank and number of processes as rsl_rl's runner gives them, None for one process.
+        """
+        self.cfg = cfg or SACCfg()
+        self.device = torch.device(device)
+        self.world_size = multi_gpu_cfg["world_size"] if multi_gpu_cfg is not None else 1
+        self.storage = storage
+        self.actor = actor.to(self.device)
+        self.critic = critic.to(self.device)
+        # The targets share the observation normalizer of the critics: only the networks lag behind.
+        self.target_critic = copy.deepcopy(self.critic.mlp).requires_grad_(False)
+
+        init_temperature = self.cfg.init_temperature
+        log_alpha = math.log(init_temperature) if init_temperature > 0.0 else -math.inf
+        self.log_alpha = torch.tensor(log_alpha, device=self.device, requires_grad=self.cfg.auto_temperature)
+        self.target_entropy = -self.cfg.target_entropy_scale * self.actor.distribution.output_dim
+
+        self._actor_parameters: list[torch.Tensor] = list(self.actor.mlp.parameters())
+        self._critic_parameters: list[torch.Tensor] = list(self.critic.mlp.parameters())
+        self._target_parameters: list[torch.Tensor] = list(self.target_critic.parameters())
+        self.actor_optimizer = torch.optim.Adam(self._actor_parameters, self.cfg.actor_learning_rate, fused=True)
+        self.critic_optimizer = torch.optim.Adam(self._critic_parameters, self.cfg.critic_learning_rate, fused=True)
+        self.temperature_optimizer = torch.optim.Adam([self.log_alpha], self.cfg.temperature_learning_rate, fused=True)
+
+        self.iteration = 0
+        """Number of calls of :meth:`update`."""
+        self.num_updates = 0
+        """Number of gradient steps of the critics."""
+        self.last_saved_iteration: int | None = None
+        """Value of :attr:`iteration` at the last :meth:`save`."""
+        self.rnd = None
+        self._num_new_steps = 0
+        self._last_obs: TensorDict | None = None
+        self._last_actions: torch.Tensor | None = None
+
+    @property
+    def learning_rate(self) -> float:
+        """Learning rate of the actor, for the logger."""
+        return self.actor_optimizer.param_groups[0]["lr"]
+
+    @property
+    def alpha(self) -> torch.Tensor:
+        """Temperature."""
+        return self.log_alpha.detach().exp()
+
+    # -- Collection --------------------------------------------------------------------------------------------------
+
+    def act(self, obs: TensorDict) -> torch.Tensor:
+        """Sample actions of the current policy."""
+        self._last_obs = obs
+        actions = self.actor(obs, stochastic_output=True).detach()
+        self._last_actions = actions
+        return actions
+
+    def process_env_step(self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict) -> None:
+        """Store one vector step.
+
+        Args:
+            obs: Observations after the step, and after the reset of those that ended; the next :meth:`act` stores them.
+            rewards: Rewards. Shape: ``(num_envs,)``.
+            dones: Whether the episode ended, by failure or by time. Shape: ``(num_envs,)``.
+            extras: May hold ``time_outs`` and, if any is set, must hold ``final_obs``.
+        """
+        if self._last_obs is None or self._last_actions is None:
+            raise RuntimeError("process_env_step() was called without act().")
+        if not bool(torch.isfinite(rewards).all()):
+            envs = torch.nonzero(~torch.isfinite(rewards)).flatten().tolist()
+            raise NonFiniteError(
+                f"The environment returned a non-finite reward in iteration {self.iteration} for environment"
+                f" {envs[:8]}{' and more' if len(envs) > 8 else ''}; it was not stored. {self._advice()}"
+            )
+        time_outs = extras.get("time_outs")
+        final_obs = extras.get("final_obs")
+        needs_final_obs = final_obs is None and self.cfg.missing_final_obs == "error"
+        if needs_final_obs and time_outs is not None and bool((time_outs.to(dones.device) & (dones > 0)).any()):
+            raise EnvContractError(
+                "An episode ended by time, but extras['final_obs'] is missing: the observation before the reset, which"
+                " the critic must bootstrap from. Wrap the environment in an adapter of rsl_rl_sac.envs that provides"
+                " it, or set algorithm.missing_final_obs to 'drop' to leave such transitions out."
+            )
+        self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs)
+        self._num_new_steps += 1
+        self._last_obs = self._last_actions = None
+
+    def compute_returns(self, obs: TensorDict) -> None:
+        """Do nothing: returns are computed from the replay when it is sampled."""
+
+    # -- Learning ----------------------------------------------------------------------------------------------------
+
+    def update(self) -> dict[str, float]:
+        """Make the gradient steps of one iteration and return the mean of :data:`METRICS`."""
+        self.iteration += 1
+        self._update_normalization()
+        if self.iteration <= self.cfg.training_start_iteration or self.storage.num_valid_steps == 0:
+            return {}
+        num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
+        history = torch.zeros(num_steps, len(METRICS), device=self.device)
+        metrics = dict.fromkeys(METRICS, torch.zeros((), device=self.device))
+        for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
+            batch = batch.to(self.device) if self.storage.device != self.device else batch
+            updates_policy = self.num_updates % self.cfg.policy_update_frequency == 0
+
+            metrics |= self._update_critic(batch)
+            if updates_policy or self.cfg.auto_temperature:
+                with torch.set_grad_enabled(updates_policy):
+                    actions, log_prob = self.actor.sample(self.actor.get_latent(batch.observations))
+                if self.cfg.auto_temperature:
+                    metrics |= self._update_temperature(log_prob.detach())
+                if updates_policy:
+                    metrics |= self._update_actor(batch, actions, log_prob)
+            self._update_target()
+
+            self.num_updates += 1
+            # Kept on the device: reading numbers at every step would make a GPU wait.
+            history[i] = torch.stack([metrics[name] for name in METRICS])
+        self._check_finite(history)
+        return dict(zip(METRICS, history.mean(dim=0).tolist(), strict=True))
+
+    def _update_critic(self, batch: Batch) -> dict[str, torch.Tensor]:
+        """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
+        with torch.no_grad():
+            next_actions, next_log_prob = self.actor.sample(self.actor.get_latent(batch.next_observations))
+            next_values = self.target_critic(self.critic.get_latent(batch.next_observations), next_actions)
+            soft_values = next_values.amin(dim=0) - self.alpha * next_log_prob
+            target = batch.returns + batch.discounts * soft_values
+        values = self.critic(batch.observations, batch.actions)
+        loss = (values - target).square().mean()
+        grad_norm = self._step(self.critic_optimizer, loss, self._critic_parameters)
+        return {"critic": loss.detach(), "critic_grad_norm": grad_norm, "q_value": values.detach().mean()}
+
+    def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Move the entropy of the policy towards its target (Eq. 4)."""
+        entropy = -log_prob.mean()
+        loss = self.log_alpha * (entropy - self.target_entropy)
+        self.temperature_optimizer.zero_grad()
+        loss.backward()
+        if self.world_size > 1:
+            average_gradients([self.log_alpha], self.world_size)
+        self.temperature_optimizer.step()
+        return {"temperature": loss.detach()}
+
+    def _update_actor(self, batch: Batch, actions: torch.Tensor, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
+        alpha = self.alpha
+        values = self.critic(batch.observations, actions)
+        loss = (alpha * log_prob - values.amin(dim=0)).mean()
+        grad_norm = self._step(self.actor_optimizer, loss, self._actor_parameters)
+        entropy = -log_prob.detach().mean()
+        return {"actor": loss.detach(), "actor_grad_norm": grad_norm, "alpha": alpha, "entropy": entropy}
+
+    def _update_target(self) -> None:
+        """Let the target critics follow, by one ``lerp`` over all parameters."""
+        torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
+            self._target_parameters, self._critic_parameters, self.cfg.tau
+        )
+
+    def _step(
+        self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, parameters: list[torch.Tensor]
+    ) -> torch.Tensor:
+        """Make one clipped gradient step on some parameters only, and return the norm of the gradient."""
+        optimizer.zero_grad()
+        loss.backward(inputs=parameters)
+        if self.world_size > 1:
+            average_gradients(parameters, self.world_size)
+        grad_norm = nn.utils.clip_grad_norm_(parameters, self.cfg.max_grad_norm)
+        optimizer.step()
+        return grad_norm
+
+    def _update_normalization(self) -> None:
+        """Update the observation statistics by what was collected since the last call.
+
+        Not in :meth:`process_env_step`: rsl_rl up to 5.4.2 calls that in inference mode, which would turn the
+        statistics into inference tensors that no checkpoint can be loaded into.
+        """
+        if self._num_new_steps > 0:
+            obs = self.storage.newest_observations(self._num_new_steps).to(self.device)
+            self.actor.update_normalization(obs)
+            self.critic.update_normalization(obs)
+            self._num_new_steps = 0
+
+    def _check_finite(self, history: torch.Tensor) -> None:
+        """Raise an error that names the first gradient step and quantity that went wrong."""
+        finite = torch.isfinite(history)
+        if bool(finite.all()):
+            return
+        step = int((~finite).any(dim=1).nonzero()[0])
+        names = [name for name, ok in zip(METRICS, finite[step].tolist(), strict=True) if not ok]
+        update = self.num_updates - history.shape[0] + step
+        raise NonFiniteError(
+            f"The training broke at gradient step {update} (iteration {self.iteration - 1}): {', '.join(names)} became"
+            f" NaN or infinite. {self._advice()}"
+        )
+
+    def _advice(self) -> str:
+        if self.last_saved_iteration is None:
+            return "No checkpoint was saved before."
+        return f"The last good checkpoint was saved after iteration {self.last_saved_iteration - 1}."
+
+    # -- rsl_rl's protocol -------------------------------------------------------------------------------------------
+
+    def train_mode(self) -> None:
+        """Set train mode for the models."""
+        self.actor.train()
+        self.critic.train()
+
+    def eval_mode(self) -> None:
+        """Set evaluation mode for the models."""
+        self.actor.eval()
+        self.critic.eval()
+
+    def get_policy(self) -> Actor:
+        """Return the policy."""
+        return self.actor
+
+    def save(self) -> dict:
+        """Return the state of the algorithm as tensors, numbers and dictionaries of them."""
+        self.last_saved_iteration = self.iteration
+        state = {
+            "actor_state_dict": self.actor.state_dict(),
+            "critic_state_dict": self.critic.state_dict(),
+            "target_critic_state_dict": self.target_critic.state_dict(),
+            "log_alpha": self.log_alpha.detach().clone(),
+            "actor_optimizer_state_dict": self.actor_optimizer.state_dict(),
+            "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
+            "temperature_optimizer_state_dict": self.temperature_optimizer.state_dict(),
+            "counters": {"iteration": self.iteration, "num_updates": self.num_updates},
+        }
+        if self.cfg.save_replay:
+            state["replay_state_dict"] = self.storage.state_dict()
+        return state
+
+    def load(self, loaded_dict: dict, load_cfg: dict | None, strict: bool) -> bool:
+        """Load what was saved.
+
+        Args:
+            loaded_dict: What :meth:`save` returned. A true ``env_continues`` in it says that the environment goes on
+                where it was; otherwise the replay is told that what comes next follows from nothing in it.
+            load_cfg: Parts to load: ``actor``, ``critic`` (with targets and temperature), ``optimizer``, ``iteration``
+                and ``replay``. None loads everything there is.
+            strict: Whether the parameters must match exactly.
+
+        Returns:
+            Whether the runner shall take over the iteration.
+        """
+        if "target_critic_state_dict" not in loaded_dict:
+            raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
+        parts = load_cfg or {"actor": True, "critic": True, "optimizer": True, "iteration": True, "replay": True}
+        try:
+            if parts.get("actor"):
+                self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
+            if parts.get("critic"):
+                self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
+                self.target_critic.load_state_dict(loaded_dict["target_critic_state_dict"], strict=strict)
+                with torch.no_grad():
+                    self.log_alpha.copy_(loaded_dict["log_alpha"])
+            if parts.get("optimizer"):
+                for name in ("actor", "critic", "temperature"):
+                    getattr(self, f"{name}_optimizer").load_state_dict(loaded_dict[f"{name}_optimizer_state_dict"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise CheckpointError(f"The checkpoint does not fit the networks of this run: {error}") from error
+        if parts.get("iteration"):
+            self.iteration = loaded_dict["counters"]["iteration"]
+            self.num_updates = loaded_dict["counters"]["num_updates"]
+        if parts.get("replay") and "replay_state_dict" in loaded_dict:
+            self.storage.load_state_dict(loaded_dict["replay_state_dict"])
+            if not loaded_dict.get("env_continues", False):
+                self.storage.cut()
+        return bool(parts.get("iteration"))
+
+    def broadcast_parameters(self) -> None:
+        """Overwrite the parameters of every process by those of the first."""
+        modules = (self.actor, self.critic, self.target_critic)
+        broadcast_tensors([tensor for module in modules for tensor in module.state_dict().values()])
+        broadcast_tensors([self.log_alpha])
+
+    def reduce_parameters(self) -> None:
+        """Average all gradients over the processes; :meth:`update` does so for each optimizer apart."""
+        average_gradients([*self._actor_parameters, *self._critic_parameters, self.log_alpha], self.world_size)
+
+    @staticmethod
+    def construct_algorithm(obs: TensorDict, env: VecEnv, cfg: dict, device: str) -> SAC:
+        """Build the algorithm from the configuration of a rsl_rl runner."""
+        # Runners up to rsl_rl 5.4.2 read this key whatever the algorithm.
+        cfg["algorithm"].setdefault("rnd_cfg", None)
+        alg_cfg = SACCfg.from_dict(cfg["algorithm"], "algorithm.")
+        if alg_cfg.reuse_cpu_memory and torch.device(device).type == "cpu":
+            reuse_large_allocations()
+        cfg["obs_groups"] = resolve_obs_groups(obs, cfg["obs_groups"], ["actor", "critic"])
+        low, high = resolve_action_bounds(env, env.num_actions, alg_cfg.action_bounds)
+        actor = build_actor(cfg.get("actor", {}), obs, cfg["obs_groups"], env.num_actions, low, high)
+        critic = build_critic(cfg.get("critic", {}), obs, cfg["obs_groups"], env.num_actions)
+        print(f"Actor Model: {actor}\nCritic Model: {critic}")
+        storage = ReplayStorage(
+            env.num_envs,
+            alg_cfg.replay_size,
+            obs.select(*{*cfg["obs_groups"]["actor"], *cfg["obs_groups"]["critic"]}),
+            env.num_actions,
+            alg_cfg.n_step,
+            alg_cfg.gamma,
+            alg_cfg.replay_device or device,
+            getattr(torch, alg_cfg.replay_dtype),
+            seed=cfg.get("seed", 0),
+            action_dtype=getattr(torch, alg_cfg.replay_action_dtype),
+        )
+        return SAC(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"))

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Configuration dataclasses and presets.
+
+``to_dict()`` gives the plain dictionary that rsl_rl's runners take. The defaults are the paper's (Table C1).
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any, TypeVar
+
+from rsl_rl_sac.utils.errors import ConfigError
+
+OBS_DTYPES = ("float32", "float16", "bfloat16", "float64")
+"""Names of the types in which the replay can store observations and actions."""
+
+T = TypeVar("T", bound="_Cfg")
+
+
+class _Cfg:
+    """Base of the configurations: conversion from and to plain dictionaries, with checks."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the configuration as nested plain dictionaries."""
+        return asdict(self)  # type: ignore[reportArgumentType]
+
+    @classmethod
+    def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
+        """Build a configuration from a plain dictionary.
+
+        Args:
+            values: Field names and values; missing fields take their defaults.
+            where: Path of the section, for messages.
+
+        Raises:
+            ConfigError: If a key is unknown or a value is out of range.
+        """
+        known = {f.name: f for f in fields(cls)}  # type: ignore[reportArgumentType]
+        check_known_keys(values, known, where)
+        kwargs = {}
+        for name, value in values.items():
+            section = known[name].default_factory
+            if isinstance(value, dict) and isinstance(section, type) and is_dataclass(section):
+                value = section.from_dict(value, f"{where}{name}.")  # type: ignore[attr-defined]
+            kwargs[name] = value
+        try:
+            return cls(**kwargs)
+        except ConfigError as error:
+            raise ConfigError(f"{where}{error}") from None
+
+
+def check_known_keys(values: Iterable[str], known: Iterable[str], where: str = "") -> None:
+    """Raise one error that names every unknown key and the nearest known ones."""
+    known = list(known)
+    unknown = [key for key in values if key not in known]
+    if not unknown:
+        return
+    hints = []
+    for key in unknown:
+        near = difflib.get_close_matches(key, known, n=2)
+        owner = " (a key of PPO)" if key in _PPO_KEYS else ""
+        hints.append(f"'{where}{key}'{owner}" + (f", did you mean {' or '.join(map(repr, near))}?" if near else ""))
+    raise ConfigError(f"Unknown configuration key: {'; '.join(hints)} Known keys here: {', '.join(sorted(known))}.")
+
+
+def _check(ok: bool, name: str, value: object, allowed: str) -> None:
+    if not ok:
+        raise ConfigError(f"{name} must be {allowed}, got {value!r}.")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_number(cfg: object, name: str, low: float, high: float, open_low: bool = False) -> None:
+    value = getattr(cfg, name)
+    ok = _is_number(value) and (low < value if open_low else low <= value) and value <= high
+    _check(ok, name, value, f"a number in {'(' if open_low else '['}{low:g}, {high:g}]")
+
+
+def _check_int(cfg: object, name: str, low: int) -> None:
+    value = getattr(cfg, name)
+    _check(isinstance(value, int) and not isinstance(value, bool) and value >= low, name, value, f"an integer >= {low}")
+
+
+def _check_hidden_dims(cfg: object) -> None:
+    value = getattr(cfg, "hidden_dims")  # noqa: B009
+    ok = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(v, int) and v > 0 for v in value)
+    _check(ok, "hidden_dims", value, "a non-empty list of positive integers")
+
+
+@dataclass
+class DistributionCfg(_Cfg):
+    """Squashed Gaussian policy (Sec. 3.2 and 3.3)."""
+
+    class_name: str = "rsl_rl_sac.modules:SquashedGaussian"
+    """Distribution class."""
+
+    init_std: float = 0.15
+    """Initial standard deviation of the latent action, before the tanh (sigma_0)."""
+
+    log_std_range: tuple[float, float] = (-5.0, 2.0)
+    """Range to which the log standard deviation is clipped (the paper leaves it open)."""
+
+    mean_weight_std: float = 0.01
+    """Standard deviation of the initial weights of the mean head (epsilon; the paper leaves it open)."""
+
+    mean_bias: str = "default_pose"
+    """Initial action: ``default_pose`` is action 0 under any bounds, ``zero`` the paper's bias, the bounds' centre."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_number(self, "init_std", 0.0, 1e3, open_low=True)
+        _check_number(self, "mean_weight_std", 0.0, 1e3)
+        _check(self.mean_bias in ("default_pose", "zero"), "mean_bias", self.mean_bias, "'default_pose' or 'zero'")
+
+
+@dataclass
+class ActorCfg(_Cfg):
+    """Policy network."""
+
+    class_name: str = "rsl_rl_sac.models:Actor"
+    """Model class."""
+
+    hidden_dims: list[int] = field(default_factory=lambda: [1024, 512, 256])
+    """Sizes of the hidden layers."""
+
+    activation: str = "swish"
+    """Activation function by rsl_rl's name; ``swish`` is SiLU."""
+
+    obs_normalization: bool = True
+    """Whether to normalize observations by running statistics."""
+
+    layer_norm: bool = False
+    """Whether to normalize every hidden layer before its activation."""
+
+    distribution_cfg: DistributionCfg = field(default_factory=DistributionCfg)
+    """Action distribution."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_hidden_dims(self)
+
+
+@dataclass
+class CriticCfg(_Cfg):
+    """Ensemble of Q-networks."""
+
+    class_name: str = "rsl_rl_sac.models:CriticEnsemble"
+    """Model class."""
+
+    num_critics: int = 2
+    """Number N of Q-functions; the target takes their minimum."""
+
+    hidden_dims: list[int] = field(default_factory=lambda: [1024, 512, 256])
+    """Sizes of the hidden layers."""
+
+    activation: str = "swish"
+    """Activation function by rsl_rl's name; ``swish`` is SiLU."""
+
+    obs_normalization: bool = True
+    """Whether to normalize observations by running statistics."""
+
+    layer_norm: bool = False
+    """Whether to normalize every hidden layer before its activation."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        _check_hidden_dims(self)
+        _check_int(self, "num_critics", 1)
+
+
+@dataclass
+class SACCfg(_Cfg):
+    """The algorithm."""
+
+    class_name: str = "rsl_rl_sac:SAC"
+    """Algorithm class."""
+
+    num_learning_epochs: int = 1
+    """Epochs per iteration; an iteration makes ``num_learning_epochs * num_mini_batches`` gradient steps."""
+
+    num_mini_batches: int = 200
+    """Mini-batches per epoch, each drawn afresh from the replay."""
+
+    batch_size: int = 8192
+    """Transitions per mini-batch."""
+
+    replay_size: int = 5_000_000
+    """Transitions the replay holds, over all environments."""
+
+    training_start_iteration: int = 1
+    """Iterations that only collect, with the initial policy, before the first gradient step."""
+
+    actor_learning_rate: float = 2e-4
+    """Learning rate of the actor."""
+
+    critic_learning_rate: float = 2e-4
+    """Learning rate of the critics."""
+
+    temperature_learning_rate: float = 2e-5
+    """Learning rate of log alpha."""
+
+    gamma: float = 0.97
+    """Discount factor."""
+
+    n_step: int = 5
+    """Length of the return window (n)."""
+
+    tau: float = 0.003
+    """Step of the target critics towards the critics, per gradient step."""
+
+    init_temperature: float = 0.001
+    """Initial temperature alpha."""
+
+    auto_temperature: bool = True
+    """Whether to tune the temperature to the target entropy; otherwise it stays at ``init_temperature``."""
+
+    target_entropy_scale: float = 0.167
+    """The target entropy is minus this times the number of actions."""
+
+    policy_update_frequency: int = 1
+    """Gradient steps of the critics per gradient step of the actor."""
+
+    max_grad_norm: float = 1.0
+    """Norm to which the gradients of the actor and of the critics are clipped, each."""
+
+    action_bounds: list[list[float]] | list[float] | None = None
+    """Bounds ``[low, high]`` of the policy's output, numbers or one list each; None takes ``env.action_bounds``."""
+
+    missing_final_obs: str = "error"
+    """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` keeps such transitions out of the replay."""
+
+    replay_dtype: str = "float32"
+    """Type in which observations are stored: ``float32``, or ``float16``/``bfloat16`` for half the memory."""
+
+    replay_action_dtype: str = "float32"
+    """Type in which actions are stored."""
+
+    replay_device: str | None = None
+    """Device of the replay; None is the learner's."""
+
+    save_replay: bool = False
+    """Whether checkpoints hold the replay, which an exact resume needs."""
+
+    reuse_cpu_memory: bool = True
+    """On Linux CPUs, keep freed memory in the process: without it large batches spend their time on page faults."""
+
+    rnd_cfg: dict | None = None
+    """Random network distillation; only None so far."""
+
+    symmetry_cfg: dict | None = None
+    """Symmetry augmentation; only None so far."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("num_learning_epochs", "num_mini_batches", "batch_size", "n_step", "policy_update_frequency"):
+            _check_int(self, name, 1)
+        _check_int(self, "replay_size", 1)
+        _check_int(self, "training_start_iteration", 0)
+        for name in ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate"):
+            _check_number(self, name, 0.0, 1.0, open_low=True)
+        _check_number(self, "gamma", 0.0, 1.0)
+        _check_number(self, "tau", 0.0, 1.0, open_low=True)
+        _check_number(self, "init_temperature", 0.0, 1e3, open_low=self.auto_temperature)
+        _check_number(self, "target_entropy_scale", -1e3, 1e3)
+        _check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
+        ways = ("error", "drop")
+        _check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
+        for name in ("replay_dtype", "replay_action_dtype"):
+            _check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
+        for name in ("rnd_cfg", "symmetry_cfg"):
+            _check(getattr(self, name) is None, name, getattr(self, name), "None: SAC does not offer it yet")
+
+
+@dataclass
+class RunnerCfg(_Cfg):
+    """A training run with SAC."""
+
+    seed: int = 0
+    """Seed of every random generator."""
+
+    num_envs: int = 8192
+    """Number of environments, for those who build the environment from this configuration."""
+
+    num_steps_per_env: int = 24
+    """Vector steps per iteration."""
+
+    max_iterations: int = 800
+    """Iterations of the run."""
+
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+
+    keep_checkpoints: int = 0
+    """Number of newest checkpoints to keep; 0 keeps all."""
+
+    experiment_name: str = "sac"
+    """Name of the experiment."""
+
+    run_name: str = ""
+    """Name of the run."""
+
+    logger: str | dict = "tensorboard"
+    """rsl_rl's log writer: ``tensorboard``, or a dictionary with a ``class_name``."""
+
+    check_for_nan: bool = True
+    """Whether to check what the environment returns."""
+
+    obs_groups: dict[str, list[str]] = field(default_factory=lambda: {"actor": ["policy"], "critic": ["policy"]})
+    """Observation groups of the actor and of the critics."""
+
+    actor: ActorCfg = field(default_factory=ActorCfg)
+    """Policy network."""
+
+    critic: CriticCfg = field(default_factory=CriticCfg)
+    """Q-networks."""
+
+    algorithm: SACCfg = field(default_factory=SACCfg)
+    """The algorithm."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("num_envs", "num_steps_per_env", "max_iterations", "save_interval"):
+            _check_int(self, name, 1)
+        _check_int(self, "keep_checkpoints", 0)
+        _check_int(self, "seed", 0)
+
+
+@dataclass
+class PPOModelCfg(_Cfg):
+    """A network of rsl_rl's PPO."""
+
+    class_name: str = "MLPModel"
+    """Model class of rsl_rl."""
+
+    hidden_dims: list[int] = field(default_factory=lambda: [512, 256, 128])
+    """Sizes of the hidden layers."""
+
+    activation: str = "elu"
+    """Activation function."""
+
+    obs_normalization: bool = False
+    """Whether to normalize observations by running statistics."""
+
+    distribution_cfg: dict | None = None
+    """Action distribution; None for the critic."""
+
+
+@dataclass
+class PPOCfg(_Cfg):
+    """rsl_rl's PPO."""
+
+    class_name: str = "PPO"
+    """Algorithm class of rsl_rl."""
+
+    learning_rate: float = 1e-3
+    """Initial learning rate."""
+
+    schedule: str = "adaptive"
+    """Learning-rate schedule: follows the KL divergence."""
+
+    num_learning_epochs: int = 5
+    """Epochs per iteration."""
+
+    num_mini_batches: int = 4
+    """Mini-batches per epoch."""
+
+    gamma: float = 0.99
+    """Discount factor."""
+
+    lam: float = 0.95
+    """GAE parameter lambda."""
+
+    clip_param: float = 0.2
+    """Clip range of the probability ratio."""
+
+    entropy_coef: float = 0.005
+    """Entropy coefficient."""
+
+    value_loss_coef: float = 1.0
+    """Value loss coefficient."""
+
+    use_clipped_value_loss: bool = True
+    """Whether to clip the value loss."""
+
+    normalize_advantage_per_mini_batch: bool = False
+    """Whether to normalize the advantage per mini-batch."""
+
+    desired_kl: float = 0.01
+    """KL divergence target of the schedule."""
+
+    max_grad_norm: float = 1.0
+    """Norm to which gradients are clipped."""
+
+    rnd_cfg: dict | None = None
+    """Random network distillation."""
+
+    symmetry_cfg: dict | None = None
+    """Symmetry augmentation."""
+
+
+_PPO_KEYS = {f.name for f in fields(PPOCfg)} - {f.name for f in fields(SACCfg)}
+
+
+@dataclass
+class PPORunnerCfg(_Cfg):
+    """A training run with rsl_rl's PPO, for comparison."""
+
+    seed: int = 0
+    """Seed of every random generator."""
+
+    num_envs: int = 8192
+    """Number of environments, for those who build the environment from this configuration."""
+
+    num_steps_per_env: int = 24
+    """Vector steps per iteration."""
+
+    max_iterations: int = 800
+    """Iterations of the run."""
+
+    save_interval: int = 50
+    """Iterations between checkpoints."""
+
+    experiment_name: str = "ppo"
+    """Name of the experiment."""
+
+    run_name: str = ""
+    """Name of the run."""
+
+    logger: str | dict = "tensorboard"
+    """rsl_rl's log writer: ``tensorboard``, or a dictionary with a ``class_name``."""
+
+    check_for_nan: bool = True
+    """Whether to check what the environment returns."""
+
+    obs_groups: dict[str, list[str]] = field(default_factory=lambda: {"actor": ["policy"], "critic": ["policy"]})
+    """Observation groups of the actor and of the critic."""
+
+    actor: PPOModelCfg = field(
+        default_factory=lambda: PPOModelCfg(
+            distribution_cfg={"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
+        )
+    )
+    """Policy network, with the initial action noise of Table C2."""
+
+    critic: PPOModelCfg = field(default_factory=PPOModelCfg)
+    """Value network."""
+
+    algorithm: PPOCfg = field(default_factory=PPOCfg)
+    """The algorithm."""
+
+
+def _paper(robot: set[str]) -> RunnerCfg:
+    """Table C1; the humanoids have their own target entropy."""
+    cfg = RunnerCfg()
+    if robot & {"g1", "h1"}:
+        cfg.algorithm.target_entropy_scale = 0.5
+    return cfg
+
+
+def _ppo_paper(robot: set[str]) -> PPORunnerCfg:
+    """Table C2; the humanoids have their own entropy coefficients."""
+    cfg = PPORunnerCfg()
+    for humanoid, entropy_coef in (("g1", 0.008), ("h1", 0.01)):
+        if humanoid in robot:
+            cfg.algorithm.entropy_coef = entropy_coef
+    return cfg
+
+
+PRESETS: dict[str, Callable[[set[str]], RunnerCfg | PPORunnerCfg]] = {"paper": _paper, "ppo_paper": _ppo_paper}
+"""Named configurations, as functions of the words in the robot's name."""
+
+
+def preset(name: str, robot: str = "") -> RunnerCfg | PPORunnerCfg:
+    """Return a named configuration.
+
+    Args:
+        name: ``"paper"`` (Table C1) or ``"ppo_paper"`` (Table C2).
+        robot: Robot or task name, for example ``"g1"``, ``"Unitree-G1"`` or ``"Velocity-Rough-Unitree-G1"``.
+    """
+    if name not in PRESETS:
+        raise ConfigError(f"Unknown preset '{name}'. Known presets: {', '.join(PRESETS)}.")
+    return PRESETS[name](set(robot.lower().split("-")))

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""The environment contract and what helps to fulfil it."""
+
+from .action_bounds import action_bounds
+from .check_vec_env import check_vec_env
+from .double_integrator import DoubleIntegrator
+
+__all__ = ["DoubleIntegrator", "action_bounds", "check_vec_env"]

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""The environment checker."""
+
+from __future__ import annotations
+
+import torch
+from rsl_rl.env import VecEnv
+from tensordict import TensorDict
+
+from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.utils.errors import EnvContractError, RslRlSacError
+
+_ATTRIBUTES = ("num_envs", "num_actions", "max_episode_length", "episode_length_buf", "device", "cfg")
+
+
+def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> None:
+    """Step an environment with random actions inside its bounds and check the contract of this package.
+
+    Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step`` returns;
+    ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and shapes of the
+    observations, and different from the observation after the reset; observations that are not overwritten by the
+    next step; action bounds.
+
+    Args:
+        env: Environment. It is stepped, so use one made for the check.
+        num_steps: Steps to take; None takes one more than the longest episode, so that time-outs are seen.
+        seed: Seed of the actions.
+
+    Raises:
+        EnvContractError: If anything is wrong, with one line for each finding.
+    """
+    missing = [name for name in _ATTRIBUTES if not hasattr(env, name)]
+    if missing:
+        raise EnvContractError(f"{type(env).__name__} lacks the attribute(s) {', '.join(missing)} of rsl_rl's VecEnv.")
+    findings = _Findings()
+    try:
+        low, high = resolve_action_bounds(env, env.num_actions)
+    except RslRlSacError as error:
+        findings.add(str(error))
+        low, high = -torch.ones(env.num_actions), torch.ones(env.num_actions)
+    if num_steps is None:
+        num_steps = int(torch.as_tensor(env.max_episode_length).max()) + 1
+
+    generator = torch.Generator().manual_seed(seed)
+    obs = env.get_observations()
+    _check_observations(findings, "get_observations()", obs, env)
+    time_out_seen = False
+    for _ in range(num_steps):
+        if findings.fatal:
+            break
+        actions = low + (high - low) * torch.rand(env.num_envs, env.num_actions, generator=generator)
+        before = obs.clone()
+        next_obs, rewards, dones, extras = env.step(actions.to(env.device))
+        if any(not torch.equal(before[group], obs[group]) for group in before.keys()):  # noqa: SIM118
+            findings.add("step() overwrites the observations it returned before; return copies.")
+        _check_observations(findings, "step()", next_obs, env)
+        _check_vector(findings, "rewards", rewards, env.num_envs)
+        _check_vector(findings, "dones", dones, env.num_envs)
+        time_out_seen |= _check_extras(findings, next_obs, dones, extras, env)
+        obs = next_obs
+    if not time_out_seen and not findings.lines:
+        findings.add(
+            f"No time-out was seen in {num_steps} steps, so time_outs and final_obs could not be checked. Pass a larger"
+            " num_steps, or a shorter episode."
+        )
+    findings.raise_if_any(type(env).__name__)
+
+
+class _Findings:
+    """What was found, each line once."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, None] = {}
+        self.fatal = False
+
+    def add(self, line: str, fatal: bool = False) -> None:
+        self.lines[line] = None
+        self.fatal |= fatal
+
+    def raise_if_any(self, name: str) -> None:
+        if self.lines:
+            raise EnvContractError("\n  - ".join([f"{name} does not fulfil the environment contract:", *self.lines]))
+
+
+def _check_observations(findings: _Findings, source: str, obs: object, env: VecEnv) -> None:
+    if not isinstance(obs, TensorDict):
+        findings.add(f"{source} must return observations as a TensorDict, got {type(obs).__name__}.", fatal=True)
+        return
+    for group in obs.keys():  # noqa: SIM118
+        value: torch.Tensor = obs[group]
+        if value.shape[:1] != (env.num_envs,):
+            shape = tuple(value.shape)
+            findings.add(f"{source}: group '{group}' has shape {shape}, expected {env.num_envs} rows.", fatal=True)
+        elif value.dtype.is_floating_point and not bool(torch.isfinite(value).all()):
+            findings.add(f"{source}: group '{group}' holds NaN or infinite values.")
+
+
+def _check_vector(findings: _Findings, name: str, value: torch.Tensor, num_envs: int) -> None:
+    if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
+        shape = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
+        findings.add(f"step(): {name} must be a tensor of shape ({num_envs},), got {shape}.", fatal=True)
+    elif value.dtype.is_floating_point and not bool(torch.isfinite(value).all()):
+        findings.add(f"step(): {name} hold NaN or infinite values.")
+
+
+def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, extras: dict, env: VecEnv) -> bool:
+    """Check time-outs and final observations of one step; return whether a time-out happened."""
+    if findings.fatal or "time_outs" not in extras:
+        return False
+    time_outs = extras["time_outs"]
+    _check_vector(findings, "extras['time_outs']", time_outs, env.num_envs)
+    if findings.fatal:
+        return False
+    time_outs = time_outs > 0
+    if bool((time_outs & ~(dones > 0)).any()):
+        findings.add("extras['time_outs'] is set where dones is not: an episode that ends by time is done.")
+    if not bool(time_outs.any()):
+        return False
+    final_obs = extras.get("final_obs")
+    if final_obs is None:
+        findings.add("extras['final_obs'] is missing at a time-out: pass the observations before the reset.")
+        return True
+    for group, value in obs.items():
+        if group not in final_obs or final_obs[group].shape != value.shape:
+            findings.add(f"extras['final_obs'] must hold group '{group}' in shape {tuple(value.shape)}.")
+        elif not bool(torch.isfinite(final_obs[group][time_outs].float()).all()):
+            findings.add(f"extras['final_obs']: group '{group}' holds NaN or infinite values.")
+        elif torch.equal(final_obs[group][time_outs], value[time_outs]):
+            findings.add(
+                f"extras['final_obs'] equals the observations after the reset in group '{group}': it must hold what the"
+                " environment looked like before."
+            )
+    return True

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""The policy network."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn as nn
+from rsl_rl.models import MLPModel
+from tensordict import TensorDict
+
+from rsl_rl_sac.modules import SquashedGaussian
+from rsl_rl_sac.utils.errors import ConfigError
+
+
+class Actor(MLPModel):
+    """rsl_rl's MLP model with a squashed Gaussian output and optional layer normalization.
+
+    Observation groups, normalization, deterministic inference and export are rsl_rl's own.
+    """
+
+    distribution: SquashedGaussian
+    """The action distribution."""
+
+    def __init__(
+        self,
+        obs: TensorDict,
+        obs_groups: dict[str, list[str]],
+        obs_set: str,
+        output_dim: int,
+        hidden_dims: tuple[int, ...] | list[int] = (1024, 512, 256),
+        activation: str = "swish",
+        obs_normalization: bool = True,
+        layer_norm: bool = False,
+        distribution_cfg: dict | None = None,
+    ) -> None:
+        """Initialize the actor.
+
+        Args:
+            obs: Observations of the environment.
+            obs_groups: Observation groups of each observation set.
+            obs_set: Observation set of this model.
+            output_dim: Number of actions.
+            hidden_dims: Sizes of the hidden layers.
+            activation: Activation function, by rsl_rl's name (``"swish"`` is SiLU).
+            obs_normalization: Whether to normalize observations by running statistics.
+            layer_norm: Whether to normalize every hidden layer before its activation.
+            distribution_cfg: Class name and arguments of the distribution.
+        """
+        distribution_cfg = dict(distribution_cfg or {"class_name": SquashedGaussian})
+        super().__init__(
+            obs, obs_groups, obs_set, output_dim, hidden_dims, activation, obs_normalization, distribution_cfg
+        )
+        if not isinstance(self.distribution, SquashedGaussian):
+            raise ConfigError(
+                f"SAC needs a squashed distribution, got '{type(self.distribution).__name__}'. Set"
+                " actor.distribution_cfg.class_name to 'rsl_rl_sac.modules:SquashedGaussian'."
+            )
+        if layer_norm:
+            self.mlp = _with_layer_norm(self.mlp)
+
+    def sample(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Sample actions and their log-probabilities from the output of :meth:`get_latent`."""
+        self.distribution.update(self.mlp(latent))
+        return self.distribution.sample_with_log_prob()
+
+
+def _with_layer_norm(mlp: nn.Sequential) -> nn.Sequential:
+    """Insert a layer normalization after every linear layer but the last."""
+    layers = list(mlp)
+    last_linear = max(index for index, layer in enumerate(layers) if isinstance(layer, nn.Linear))
+    normalized: list[nn.Module] = []
+    for index, layer in enumerate(layers):
+        normalized.append(layer)
+        if isinstance(layer, nn.Linear) and index < last_linear:
+            normalized.append(nn.LayerNorm(layer.out_features))
+    return nn.Sequential(*normalized)

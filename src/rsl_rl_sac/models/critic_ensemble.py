@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""The ensemble of Q-functions."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+import torch.nn as nn
+from rsl_rl.models import MLPModel
+from rsl_rl.modules import MLP
+from tensordict import TensorDict
+
+from rsl_rl_sac.modules import EnsembleMLP
+
+
+class CriticEnsemble(MLPModel):
+    """N Q-functions of (observation, action) that share observation groups and normalization."""
+
+    mlp: EnsembleMLP
+    """The stacked Q-networks."""
+
+    def __init__(
+        self,
+        obs: TensorDict,
+        obs_groups: dict[str, list[str]],
+        obs_set: str,
+        num_actions: int,
+        num_critics: int = 2,
+        hidden_dims: tuple[int, ...] | list[int] = (1024, 512, 256),
+        activation: str = "swish",
+        obs_normalization: bool = True,
+        layer_norm: bool = False,
+    ) -> None:
+        """Initialize the ensemble.
+
+        Args:
+            obs: Observations of the environment.
+            obs_groups: Observation groups of each observation set.
+            obs_set: Observation set of this model.
+            num_actions: Number of actions.
+            num_critics: Number N of Q-functions.
+            hidden_dims: Sizes of the hidden layers.
+            activation: Activation function, by rsl_rl's name (``"swish"`` is SiLU).
+            obs_normalization: Whether to normalize observations by running statistics.
+            layer_norm: Whether to normalize every hidden layer before its activation.
+        """
+        self.num_actions = num_actions
+        super().__init__(obs, obs_groups, obs_set, 1, hidden_dims, activation, obs_normalization)
+        others = [MLP(self._get_latent_dim(), 1, hidden_dims, activation) for _ in range(num_critics - 1)]
+        self.mlp = EnsembleMLP([self.mlp, *others], num_actions, layer_norm)  # type: ignore[reportArgumentType]
+
+    def forward(self, obs: TensorDict, actions: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        """Return the values of all Q-functions, shape ``[N, batch]``."""
+        return self.mlp(self.get_latent(obs), actions)
+
+    def _get_latent_dim(self) -> int:
+        """Return the input size of one Q-network: observation and action."""
+        return self.obs_dim + self.num_actions
+
+    def as_jit(self) -> nn.Module:
+        """Return a TorchScript module of (concatenated observations, actions)."""
+        exported = _ExportedCritic(self).cpu().eval()
+        return torch.jit.trace(exported, exported.get_dummy_inputs())  # type: ignore[return-value]
+
+    def as_onnx(self, verbose: bool = False) -> nn.Module:
+        """Return a module of (concatenated observations, actions) for ONNX export."""
+        return _ExportedCritic(self)
+
+
+class _ExportedCritic(nn.Module):
+    """Exportable Q-functions on pre-concatenated observations."""
+
+    input_names = ("obs", "actions")
+    output_names = ("values",)
+
+    def __init__(self, model: CriticEnsemble) -> None:
+        """Copy the normalizer and the networks."""
+        super().__init__()
+        self.obs_normalizer = copy.deepcopy(model.obs_normalizer)
+        self.mlp = copy.deepcopy(model.mlp)
+        self.input_sizes = (model.obs_dim, model.num_actions)
+
+    def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Return the values of all Q-functions, shape ``[N, batch]``."""
+        return self.mlp(self.obs_normalizer(obs), actions)
+
+    def get_dummy_inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return representative inputs for tracing."""
+        obs_dim, num_actions = self.input_sizes
+        return torch.zeros(1, obs_dim), torch.zeros(1, num_actions)

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Building blocks of the models."""
+
+from .ensemble_mlp import EnsembleMLP
+from .squashed_gaussian import SquashedGaussian
+
+__all__ = ["EnsembleMLP", "SquashedGaussian"]

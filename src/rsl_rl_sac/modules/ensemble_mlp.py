@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""N equal Q-networks as one batched computation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn as nn
+
+
+class EnsembleMLP(nn.Module):
+    """N equal multi-layer perceptrons of (observation, action), with stacked weights.
+
+    Each layer of all members is one batched matrix product over weights of shape ``[N, in, out]``. On two CPU cores
+    that is faster than one network after the other (see ``benchmarks/ensemble.py``), on a GPU it saves launches.
+
+    The first layer is split into an observation and an action part, so no concatenated input is built and the actor
+    step, which only asks for the gradient with respect to the action, does not pay for the observation columns.
+    """
+
+    def __init__(self, members: Sequence[nn.Sequential], num_actions: int, layer_norm: bool = False) -> None:
+        """Stack the weights of the members.
+
+        Args:
+            members: Perceptrons of equal shape, for example rsl_rl's ``MLP``; their initial weights are kept.
+            num_actions: Number of trailing input columns that are actions.
+            layer_norm: Whether to normalize every hidden layer before its activation.
+        """
+        super().__init__()
+        linears = [[layer for layer in member if isinstance(layer, nn.Linear)] for member in members]
+        self.num_members = len(linears)
+        self.num_layers = len(linears[0])
+        self.activation = next(layer for layer in members[0] if not isinstance(layer, nn.Linear))
+        self.layer_norm = layer_norm
+        self.observation_dim = linears[0][0].in_features - num_actions
+        # [N, in, out] is the layout in which the weight gradient is fastest: 29 % on 60 -> 256 at batch 1024.
+        weights = [torch.stack([layers[i].weight.detach().T for layers in linears]) for i in range(self.num_layers)]
+        biases = [torch.stack([layers[i].bias.detach() for layers in linears]) for i in range(self.num_layers)]
+        self.weights = nn.ParameterList(weight.contiguous() for weight in weights)
+        self.biases = nn.ParameterList(bias.unsqueeze(1) for bias in biases)
+        if layer_norm:
+            hidden = [bias.unsqueeze(1) for bias in biases[:-1]]
+            self.norm_weights = nn.ParameterList(torch.ones_like(bias) for bias in hidden)
+            self.norm_biases = nn.ParameterList(torch.zeros_like(bias) for bias in hidden)
+
+    def forward(self, observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
+        """Evaluate all members.
+
+        Args:
+            observations: Network inputs of shape ``[batch, observation_dim]``.
+            actions: Actions of shape ``[batch, num_actions]``.
+
+        Returns:
+            Values of shape ``[N, batch]``.
+        """
+        observation_weight, action_weight = self.weights[0].tensor_split([self.observation_dim], dim=1)
+        hidden = torch.baddbmm(self.biases[0], self._repeat(observations), observation_weight)
+        hidden = torch.baddbmm(hidden, self._repeat(actions), action_weight)
+        for layer in range(1, self.num_layers):
+            if self.layer_norm:
+                hidden = nn.functional.layer_norm(hidden, hidden.shape[-1:])
+                hidden = torch.addcmul(self.norm_biases[layer - 1], hidden, self.norm_weights[layer - 1])
+            hidden = self.activation(hidden)
+            hidden = torch.baddbmm(self.biases[layer], hidden, self.weights[layer])
+        return hidden.squeeze(-1)
+
+    def _repeat(self, x: torch.Tensor) -> torch.Tensor:
+        return x.expand(self.num_members, *x.shape)
+
+    def extra_repr(self) -> str:
+        """Describe the stack in one line."""
+        dims = [self.weights[0].shape[1]] + [weight.shape[2] for weight in self.weights]
+        return f"{self.num_members} x {' -> '.join(map(str, dims))}, layer_norm={self.layer_norm}"

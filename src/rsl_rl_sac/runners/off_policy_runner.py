@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Training loop with exact resume."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pathlib
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from rsl_rl.env import VecEnv
+from rsl_rl.runners import OnPolicyRunner
+from rsl_rl.utils import check_nan
+from tensordict import TensorDict
+
+from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, replay_path, save_atomically
+from rsl_rl_sac.utils.errors import CheckpointError, NonFiniteError
+from rsl_rl_sac.utils.seeding import get_rng_state, seed_everything, set_rng_state
+
+T = TypeVar("T")
+
+_LOGGER_TENSORS = ("cur_reward_sum", "cur_episode_length")
+_LOGGER_QUEUES = ("rewbuffer", "lenbuffer")
+_LOGGER_NUMBERS = ("tot_timesteps", "tot_time")
+
+
+class OffPolicyRunner(OnPolicyRunner):
+    """rsl_rl's runner with the same constructor and configuration, for training that survives interruption.
+
+    Beyond the stock runner: ``seed`` in the configuration seeds every generator before anything is built; checkpoints
+    are written atomically and loaded safely; ``save``, then ``load`` and ``learn`` go on exactly where ``learn`` would
+    have gone without them, if ``algorithm.save_replay`` is set and the environment has ``state_dict()`` and
+    ``load_state_dict()``. Without the latter, training goes on with restarted environments.
+    """
+
+    alg: SAC
+    """The algorithm."""
+
+    def __init__(self, env: VecEnv, train_cfg: dict, log_dir: str | None = None, device: str = "cpu") -> None:
+        """Construct the runner. The configuration is copied, not changed."""
+        train_cfg = copy.deepcopy(train_cfg)
+        if train_cfg.get("seed") is not None:
+            seed_everything(train_cfg["seed"])
+        super().__init__(env, train_cfg, log_dir, device)
+        self.next_iteration = 0
+        """Iteration that :meth:`learn` starts with."""
+        self.last_checkpoint: str | None = None
+        """Newest checkpoint that was saved or loaded."""
+
+    def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
+        """Train for a number of iterations.
+
+        Args:
+            num_learning_iterations: Number of iterations.
+            init_at_random_ep_len: Whether to start the environments at random points of their episodes. Only at the
+                beginning of a training: a resumed one goes on where it was.
+        """
+        if init_at_random_ep_len and self.next_iteration == 0:
+            self.env.episode_length_buf = torch.randint_like(
+                self.env.episode_length_buf, high=int(self.env.max_episode_length)
+            )
+        obs = self.env.get_observations().to(self.device)
+        self.alg.train_mode()
+        if self.is_distributed:
+            self.alg.broadcast_parameters()
+        self.logger.init_logging_writer()
+
+        start_iteration = self.next_iteration
+        total_iterations = start_iteration + num_learning_iterations
+        for iteration in range(start_iteration, total_iterations):
+            start = time.perf_counter()
+            with torch.inference_mode():
+                for _ in range(self.cfg["num_steps_per_env"]):
+                    actions = self.alg.act(obs)
+                    obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
+                    if self.cfg.get("check_for_nan", True):
+                        self._guard(_check_environment, obs, rewards, dones)
+                    obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+                    self._guard(self.alg.process_env_step, obs, rewards, dones, extras)
+                    self.logger.process_env_step(rewards, dones, extras, None)
+            collected = time.perf_counter()
+            losses = self._guard(self.alg.update)
+            learned = time.perf_counter()
+            self.current_learning_iteration = iteration
+            self.next_iteration = iteration + 1
+            self._log(iteration, start_iteration, total_iterations, collected - start, learned - collected, losses)
+            if self.logger.writer is not None and iteration % self.cfg["save_interval"] == 0:
+                self._save_numbered()
+        if self.logger.writer is not None:
+            self._save_numbered()
+            self.logger.stop_logging_writer()
+
+    def save(self, path: str, infos: dict | None = None) -> None:
+        """Save everything a resumed training needs.
+
+        The replay, if ``algorithm.save_replay`` asks for it, goes into a file beside the checkpoint, so that playing
+        a policy does not have to read it. It is written first: a crash in between leaves the older checkpoint and its
+        replay untouched.
+        """
+        state = self.alg.save()
+        state["iter"] = self.current_learning_iteration
+        state["infos"] = infos
+        state["runner"] = self._state_dict()
+        replay = state.pop("replay_state_dict", None)
+        if replay is not None:
+            # Tells whether checkpoint and replay were written together.
+            state["replay_token"] = replay["token"] = secrets.token_hex(16)
+            save_atomically(replay, replay_path(path))
+        save_atomically(state, path)
+        self.last_checkpoint = str(path)
+        self.logger.save_model(path, self.current_learning_iteration)
+
+    def load(
+        self, path: str, load_cfg: dict | None = None, strict: bool = True, map_location: str | None = None
+    ) -> dict:
+        """Load a checkpoint.
+
+        Args:
+            path: Checkpoint.
+            load_cfg: Parts to load (``actor``, ``critic``, ``optimizer``, ``iteration``, ``replay``); None loads
+                everything there is and resumes exactly.
+            strict: Whether the parameters must match exactly.
+            map_location: Device to load to.
+
+        Raises:
+            CheckpointError: If the checkpoint is damaged, unsafe, of another run, or its replay is missing. Nothing
+                has been changed then, unless the networks differ in shape.
+        """
+        state = load_safely(path, map_location or self.device)
+        if "iter" not in state:
+            raise CheckpointError(f"'{path}' is not a checkpoint of a runner.")
+        wants_replay = load_cfg is None or bool(load_cfg.get("replay"))
+        if wants_replay and "replay_token" in state:
+            state["replay_state_dict"] = self._load_replay(path, state["replay_token"])
+        resumes = load_cfg is None and "runner" in state
+        state["env_continues"] = resumes and "env" in state["runner"] and hasattr(self.env, "load_state_dict")
+        if self.alg.load(state, load_cfg, strict):
+            self.current_learning_iteration = state["iter"]
+            self.next_iteration = state["iter"] + 1
+        if resumes:
+            self._load_state_dict(state["runner"])
+        self.last_checkpoint = str(path)
+        return state["infos"]
+
+    def _load_replay(self, path: str, token: str) -> dict:
+        skip = "To go on with an empty replay, leave 'replay' out of load_cfg."
+        try:
+            replay = load_safely(replay_path(path), self.alg.storage.device)
+        except CheckpointError as error:
+            raise CheckpointError(f"The replay of '{path}' cannot be loaded: {error} {skip}") from error
+        if replay.get("token") != token:
+            raise CheckpointError(f"'{replay_path(path)}' does not belong to '{path}'. {skip}")
+        return replay
+
+    def _save_numbered(self) -> None:
+        """Save ``model_<iteration>.pt``, then delete what is no longer needed."""
+        folder = pathlib.Path(self.logger.log_dir)  # type: ignore[arg-type]
+        path = folder / f"model_{self.current_learning_iteration}.pt"
+        self.save(str(path))
+        checkpoints = find_checkpoints(folder)
+        keep = self.cfg.get("keep_checkpoints", 0) or len(checkpoints)
+        for old in checkpoints:
+            if old != path:
+                # The replay is large and only the newest is resumed from.
+                replay_path(old).unlink(missing_ok=True)
+        for old in checkpoints[:-keep]:
+            if old != path:
+                old.unlink(missing_ok=True)
+
+    def _state_dict(self) -> dict:
+        """Return the state of everything but the algorithm: generators, logger, environment."""
+        state = {
+            "rng": get_rng_state(),
+            "logger_tensors": {name: getattr(self.logger, name) for name in _LOGGER_TENSORS},
+            "logger_queues": {name: list(getattr(self.logger, name)) for name in _LOGGER_QUEUES},
+            "logger_numbers": {name: getattr(self.logger, name) for name in _LOGGER_NUMBERS},
+        }
+        if hasattr(self.env, "state_dict"):
+            state["env"] = self.env.state_dict()
+        return state
+
+    def _load_state_dict(self, state: dict) -> None:
+        for name, value in state["logger_tensors"].items():
+            if value.shape == getattr(self.logger, name).shape:
+                setattr(self.logger, name, value.clone())
+        for name, values in state["logger_queues"].items():
+            setattr(self.logger, name, deque(values, maxlen=getattr(self.logger, name).maxlen))
+        for name, value in state["logger_numbers"].items():
+            setattr(self.logger, name, value)
+        if "env" in state and hasattr(self.env, "load_state_dict"):
+            self.env.load_state_dict(state["env"])
+        set_rng_state(state["rng"])
+
+    def _log(
+        self, iteration: int, start: int, total: int, collect_time: float, learn_time: float, losses: dict
+    ) -> None:
+        self.logger.log(
+            it=iteration,
+            start_it=start,
+            total_it=total,
+            collect_time=collect_time,
+            learn_time=learn_time,
+            loss_dict=losses,
+            learning_rate=self.alg.learning_rate,
+            action_std=self.alg.get_policy().output_std,
+            rnd_weight=None,
+        )
+
+    def _guard(self, function: Callable[..., T], *args: object) -> T:
+        """Call a function and, if a number went wrong in it, say where the last good checkpoint is."""
+        try:
+            return function(*args)
+        except NonFiniteError as error:
+            where = os.path.abspath(self.last_checkpoint) if self.last_checkpoint else "none was saved"
+            raise NonFiniteError(f"{error} Last good checkpoint: {where}.") from error
+
+
+def _check_environment(obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor) -> None:
+    """Run rsl_rl's check of what the environment returned, with the error type of this package."""
+    try:
+        check_nan(obs, rewards, dones)
+    except ValueError as error:
+        raise NonFiniteError(str(error)) from error

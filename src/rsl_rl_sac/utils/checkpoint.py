@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Files that are either whole or absent, and that run no code when loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import pickle
+import re
+import tempfile
+import zipfile
+
+import torch
+
+from rsl_rl_sac.utils.errors import CheckpointError
+
+REPLAY_SUFFIX = ".replay.pt"
+"""Ending of the file beside a checkpoint that holds its replay."""
+
+_MODEL_NAME = re.compile(r"model_(\d+)\.pt")
+
+
+def save_atomically(content: object, path: str | os.PathLike) -> None:
+    """Write a file so that a crash at any moment leaves the old file or the new one, whole.
+
+    The content goes to a temporary file in the same folder, is flushed to the disk, and only then takes the name.
+    """
+    path = pathlib.Path(path)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            torch.save(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o666 & ~_umask())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    _fsync_folder(path.parent)
+
+
+def load_safely(path: str | os.PathLike, map_location: str | torch.device | None = None) -> dict:
+    """Load a dictionary that holds only tensors and plain values.
+
+    Raises:
+        CheckpointError: If the file is missing, damaged (its checksums are verified), or holds anything else.
+    """
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise CheckpointError(f"There is no checkpoint '{path}'.{_alternative(path)}")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        if damaged is not None:
+            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
+        content = torch.load(path, map_location=map_location, weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise CheckpointError(
+            f"'{path}' was refused: it holds something other than tensors and plain values, which could run code."
+        ) from error
+    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({error}).{_alternative(path)}") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"'{path}' is not a checkpoint: it holds a {type(content).__name__}.")
+    return content
+
+
+def find_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:
+    """Return the checkpoints ``model_<iteration>.pt`` of a folder, oldest first."""
+    matches = [(_MODEL_NAME.fullmatch(path.name), path) for path in pathlib.Path(folder).glob("model_*.pt")]
+    return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]
+
+
+def replay_path(path: str | os.PathLike) -> pathlib.Path:
+    """Return the file that holds the replay of a checkpoint."""
+    return pathlib.Path(path).with_suffix(REPLAY_SUFFIX)
+
+
+def _alternative(path: pathlib.Path) -> str:
+    """Name the newest other checkpoint of the same folder."""
+    others = [other for other in find_checkpoints(path.parent) if other != path] if path.parent.is_dir() else []
+    return f" The newest other checkpoint there is '{others[-1]}'." if others else ""
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _fsync_folder(folder: pathlib.Path) -> None:
+    """Make a rename last through a power failure, where the system offers it."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

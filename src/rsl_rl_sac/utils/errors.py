@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Errors that tell a user what was wrong and what to do."""
+
+from __future__ import annotations
+
+
+class RslRlSacError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ConfigError(RslRlSacError, ValueError):
+    """A configuration has an unknown key or a value out of range."""
+
+
+class EnvContractError(RslRlSacError, ValueError):
+    """An environment does not fulfil the contract of ``rsl_rl_sac.envs``."""
+
+
+class CheckpointError(RslRlSacError, RuntimeError):
+    """A checkpoint is missing, damaged, unsafe, or belongs to another run."""
+
+
+class NonFiniteError(RslRlSacError, ArithmeticError):
+    """A reward, loss or gradient became NaN or infinite."""
