@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Behaviour of the algorithm around the update: collection, faults, checkpoints, configuration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
+
+from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.algorithms.sac import METRICS
+from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError, NonFiniteError
+
+from .helpers import small_alg, small_cfg
+
+
+def collect(alg: SAC, env: DoubleIntegrator, num_steps: int) -> None:
+    """Step the environment with the policy and store what happens."""
+    obs = env.get_observations()
+    with torch.inference_mode():
+        for _ in range(num_steps):
+            obs, rewards, dones, extras = env.step(alg.act(obs))
+            alg.process_env_step(obs, rewards, dones, extras)
+
+
+class TestCollection:
+    """From the environment into the replay."""
+
+    def test_stores_what_happened(self) -> None:
+        """Rows hold the observation before the step, the action, the reward and, at time-outs, the final one."""
+        alg, env = small_alg(n_step=1)
+        obs = env.get_observations()
+        seen = []
+        for _ in range(30):
+            actions = alg.act(obs)
+            next_obs, rewards, dones, extras = env.step(actions)
+            alg.process_env_step(next_obs, rewards, dones, extras)
+            seen.append((obs["policy"], actions, rewards, dones, extras))
+            obs = next_obs
+        for t, (observations, actions, rewards, _, _) in enumerate(seen):
+            assert torch.equal(alg.storage.observations["policy"][t], observations)
+            assert torch.equal(alg.storage.actions[t], actions)
+            assert torch.equal(alg.storage.rewards[t], rewards)
+        final = [extras["final_obs"]["policy"][dones] for _, _, _, dones, extras in seen if dones.any()]
+        rows = alg.storage.timeout_table.state_dict()["rows"]["policy"]
+        assert len(rows) == 16 and torch.equal(rows, torch.cat(final))
+
+    def test_missing_final_obs(self) -> None:
+        """The one error names what is missing and both ways out."""
+        alg, env = small_alg()
+        obs = env.get_observations()
+        alg.act(obs)
+        ended = torch.ones(16, dtype=torch.bool)
+        with pytest.raises(EnvContractError, match=r"final_obs.*adapter.*missing_final_obs"):
+            alg.process_env_step(obs, torch.zeros(16), ended, {"time_outs": ended})
+
+    def test_missing_final_obs_can_be_dropped(self) -> None:
+        """With 'drop' training goes on and such transitions are never sampled."""
+        alg, env = small_alg(missing_final_obs="drop", replay_size=16 * 60)
+        obs = env.get_observations()
+        for _ in range(40):
+            obs, rewards, dones, extras = env.step(alg.act(obs))
+            del extras["final_obs"]
+            alg.process_env_step(obs, rewards, dones, extras)
+        steps = alg.storage.sample(3000).indices // 16
+        assert 24 not in steps and 23 in steps  # all sixteen episodes end by time at step 24
+
+    def test_no_final_obs_needed_without_time_outs(self) -> None:
+        """Environments that only fail need no final observations."""
+        alg, env = small_alg()
+        obs = env.get_observations()
+        alg.act(obs)
+        alg.process_env_step(obs, torch.zeros(16), torch.ones(16), {})
+        assert len(alg.storage) == 16
+
+    def test_policy_explores_from_the_start(self) -> None:
+        """Warm-up actions come from the initial policy: around the default pose, inside the bounds."""
+        alg, env = small_alg()
+        obs = TensorDict({"policy": torch.randn(4000, 2)}, batch_size=[4000])
+        actions = alg.act(obs)
+        low, high = env.action_bounds
+        assert bool(((actions > low) & (actions < high)).all())
+        assert float(actions.mean()) == pytest.approx(0.0, abs=0.05)
+        # sigma_0 c (1 - tanh^2 x_0) with c = 2.5 and tanh x_0 = -0.2
+        assert float(actions.std()) == pytest.approx(0.15 * 2.5 * 0.96, rel=0.05)
+
+
+class TestUpdate:
+    """When it learns, and what it reports."""
+
+    def test_training_start_iteration(self) -> None:
+        """The first iterations only collect."""
+        alg, env = small_alg(training_start_iteration=2)
+        before = [parameter.clone() for parameter in alg.actor.parameters()]
+        for _ in range(2):
+            collect(alg, env, 8)
+            assert alg.update() == {}
+        assert all(torch.equal(a, b) for a, b in zip(before, alg.actor.parameters(), strict=True))
+        collect(alg, env, 8)
+        assert set(alg.update()) == set(METRICS)
+        assert alg.num_updates == 4
+
+    def test_normalization_follows_the_data(self) -> None:
+        """Statistics are those of everything collected, and no inference tensors (rsl_rl up to 5.4.2)."""
+        alg, env = small_alg(training_start_iteration=10)
+        for _ in range(3):
+            collect(alg, env, 8)
+            alg.update()
+        data = alg.storage.observations["policy"][:24].flatten(0, 1)
+        for model in (alg.actor, alg.critic):
+            torch.testing.assert_close(model.obs_normalizer.mean, data.mean(dim=0))
+            torch.testing.assert_close(model.obs_normalizer.std, data.std(dim=0, unbiased=False))
+            assert not model.obs_normalizer._std.is_inference()
+        alg.load(alg.save(), None, True)
+
+    def test_each_step_draws_its_own_batch(self) -> None:
+        """No batch is used twice within an update."""
+        alg, env = small_alg(num_mini_batches=6, num_learning_epochs=2)
+        collect(alg, env, 20)
+        drawn = []
+        original = alg.storage._draw_starts
+        alg.storage._draw_starts = lambda shape: drawn.append(original(shape)) or drawn[-1]  # type: ignore[method-assign]
+        alg.iteration = 1
+        alg.update()
+        batches = torch.cat([steps * 16 + envs for steps, envs in drawn])
+        assert batches.shape == (12, 64)
+        assert len({tuple(batch.tolist()) for batch in batches}) == 12
+
+    def test_replay_in_half_precision_and_policy_delay(self) -> None:
+        """The options run together."""
+        alg, env = small_alg(replay_dtype="float16", replay_action_dtype="float16", policy_update_frequency=3)
+        for _ in range(3):
+            collect(alg, env, 8)
+            metrics = alg.update()
+        assert all(torch.isfinite(torch.tensor(list(metrics.values()))))
+
+    def test_layer_norm_and_many_critics(self) -> None:
+        """Other network shapes learn as well."""
+        cfg = small_cfg()
+        cfg.actor.layer_norm = cfg.critic.layer_norm = True
+        cfg.critic.num_critics = 5
+        env = DoubleIntegrator(num_envs=16)
+        alg = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
+        for _ in range(2):
+            collect(alg, env, 8)
+            alg.update()
+        values = alg.critic(env.get_observations(), torch.zeros(16, 1))
+        assert values.shape == (5, 16)
+
+
+class TestFaults:
+    """Numbers that go wrong."""
+
+    @pytest.mark.parametrize("value", [float("nan"), float("inf")])
+    def test_reward(self, value: float) -> None:
+        """A bad reward stops the run, names the environment and is not stored."""
+        alg, env = small_alg()
+        rewards = torch.zeros(16)
+        rewards[3] = value
+        obs = env.get_observations()
+        alg.act(obs)
+        with pytest.raises(NonFiniteError, match=r"reward.*iteration 0.*\[3\].*No checkpoint"):
+            alg.process_env_step(obs, rewards, torch.zeros(16), {})
+        assert len(alg.storage) == 0
+
+    def test_loss(self) -> None:
+        """A broken network is reported with quantity, gradient step and the last good checkpoint."""
+        alg, env = small_alg(training_start_iteration=0)
+        collect(alg, env, 8)
+        alg.update()
+        alg.save()
+        collect(alg, env, 8)
+        original, count = alg._update_critic, [0]
+
+        def sabotage(batch: object) -> dict:
+            count[0] += 1
+            if count[0] == 3:
+                alg.critic.mlp.weights[0].data[0, 0, 0] = float("nan")
+            return original(batch)  # type: ignore[arg-type]
+
+        alg._update_critic = sabotage  # type: ignore[method-assign]
+        with pytest.raises(NonFiniteError, match=r"gradient step 6 \(iteration 1\): critic, .*after iteration 0"):
+            alg.update()
+
+    def test_gradient(self) -> None:
+        """An infinite gradient is found even where the loss is finite."""
+        alg, env = small_alg(training_start_iteration=0)
+        collect(alg, env, 8)
+        alg.actor.mlp[0].weight.register_hook(lambda gradient: gradient * float("inf"))
+        with pytest.raises(NonFiniteError, match=r"gradient step 0 .*actor_grad_norm"):
+            alg.update()
+
+
+class TestCheckpoint:
+    """What is saved and loaded, in rsl_rl's protocol."""
+
+    def test_parts(self) -> None:
+        """load_cfg selects parts; the actor alone needs nothing else of the file."""
+        (source, env), (target, _) = small_alg(training_start_iteration=0), small_alg()
+        collect(source, env, 8)
+        source.update()
+        saved = source.save()
+        critic_before = [parameter.clone() for parameter in target.critic.parameters()]
+        assert target.load(saved, {"actor": True}, True) is False
+        for one, other in zip(source.actor.parameters(), target.actor.parameters(), strict=True):
+            assert torch.equal(one, other)
+        assert all(torch.equal(a, b) for a, b in zip(critic_before, target.critic.parameters(), strict=True))
+        assert target.iteration == 0
+        assert target.load(saved, None, True) is True
+        assert torch.equal(source.log_alpha, target.log_alpha) and target.num_updates == 4
+
+    def test_replay_only_if_asked(self) -> None:
+        """The replay is in the state if save_replay says so."""
+        alg, env = small_alg(save_replay=True)
+        collect(alg, env, 8)
+        other, _ = small_alg(save_replay=True)
+        other.load(alg.save(), None, True)
+        assert len(other.storage) == len(alg.storage) == 128
+        assert "replay_state_dict" not in small_alg()[0].save()
+
+    def test_of_ppo(self) -> None:
+        """A checkpoint of PPO is told apart."""
+        with pytest.raises(CheckpointError, match="not a checkpoint of SAC"):
+            small_alg()[0].load({"actor_state_dict": {}, "critic_state_dict": {}}, None, True)
+
+    def test_of_other_networks(self) -> None:
+        """Other sizes are refused with torch's list of differences."""
+        cfg = small_cfg()
+        cfg.actor.hidden_dims = [8]
+        env = DoubleIntegrator(num_envs=16)
+        other = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
+        with pytest.raises(CheckpointError, match="does not fit the networks"):
+            small_alg()[0].load(other.save(), None, True)
+
+
+class TestConstruction:
+    """Configurations of all kinds."""
+
+    def test_ppo_sections_are_understood(self) -> None:
+        """Models of a PPO configuration become ours, of the same shape, without changing the configuration."""
+        env = DoubleIntegrator(num_envs=16)
+        cfg = small_cfg().to_dict()
+        cfg["actor"] = {
+            "class_name": "MLPModel", "hidden_dims": [24, 12], "activation": "elu",
+            "distribution_cfg": {"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"},
+        }  # fmt: skip
+        cfg["critic"] = {"class_name": "MLPModel", "hidden_dims": [20], "activation": "elu", "distribution_cfg": None}
+        alg = SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu")
+        assert alg.actor.mlp[0].out_features == 24 and alg.critic.mlp.weights[0].shape == (2, 3, 20)
+        assert alg.actor.distribution.init_std == 0.15
+        assert cfg["actor"]["distribution_cfg"]["class_name"] == "GaussianDistribution"
+
+    @pytest.mark.parametrize(
+        ("section", "key", "words"),
+        [
+            ("algorithm", "gama", "'algorithm.gama', did you mean 'gamma'"),
+            ("algorithm", "clip_param", "a key of PPO"),
+            ("actor", "hidden_dim", "'actor.hidden_dim', did you mean 'hidden_dims'"),
+            ("critic", "num_critic", "did you mean 'num_critics'"),
+        ],
+    )
+    def test_unknown_keys(self, section: str, key: str, words: str) -> None:
+        """A typo is answered with the nearest name."""
+        env = DoubleIntegrator(num_envs=16)
+        cfg = small_cfg().to_dict()
+        cfg[section][key] = 1
+        with pytest.raises(ConfigError, match=words.replace(".", r"\.")):
+            OnPolicyRunner(env, cfg)
+
+    def test_bounds_by_hand(self) -> None:
+        """Bounds in the configuration win over the environment's."""
+        alg, _ = small_alg(action_bounds=[-0.5, [0.25]])
+        assert alg.actor.distribution.low.tolist() == [-0.5]
+        assert alg.actor.distribution.high.tolist() == [0.25]
+
+    def test_no_bounds(self) -> None:
+        """An environment without bounds gets the two ways out."""
+        env = DoubleIntegrator(num_envs=16)
+        env.action_bounds = None  # type: ignore[assignment]
+        with pytest.raises(EnvContractError, match=r"no 'action_bounds'.*algorithm.action_bounds"):
+            SAC.construct_algorithm(env.get_observations(), env, small_cfg().to_dict(), "cpu")
