@@ -10,8 +10,7 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
-
-from .helpers import small_cfg
+from tests.helpers import small_cfg
 
 GAMMA = 0.8
 LENGTH = 4

@@ -145,13 +145,14 @@ class SlowSAC:
             v = v - torch.exp(self.log_alpha) * next_log_prob
             y = torch.tensor(returns) + torch.tensor(weights) * v
         q = self.values(self.critics, obs, actions)
-        critic_loss = sum(((q_i - y) ** 2).mean() for q_i in q) / len(q)
+        critic_loss = torch.stack([((q_i - y) ** 2).mean() for q_i in q]).sum() / len(q)
         critic_norm = self.descend(self.critic_adam, critic_loss, self.critic_parameters)
 
         result = {"critic": float(critic_loss), "critic_grad_norm": critic_norm}
         updates_policy = self.count % cfg.policy_update_frequency == 0
-        if updates_policy or cfg.auto_temperature:
-            new_actions, log_prob = self.policy(obs)
+        if not updates_policy and not cfg.auto_temperature:
+            torch.manual_seed(0)  # the noise drawn below is then not used
+        new_actions, log_prob = self.policy(obs)
         if cfg.auto_temperature:
             target_entropy = -cfg.target_entropy_scale * ACTIONS
             alpha_loss = (-self.log_alpha * (log_prob.detach() + target_entropy)).mean()

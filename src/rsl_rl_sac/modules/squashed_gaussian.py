@@ -221,16 +221,14 @@ class SquashedGaussian(Distribution):
 class _SquashedDeterministicOutput(nn.Module):
     """Exportable module that computes ``b + c tanh(mu)`` from the network output."""
 
-    bias: torch.Tensor
-    scale: torch.Tensor
-
     def __init__(self, bias: torch.Tensor, scale: torch.Tensor) -> None:
         super().__init__()
         self.register_buffer("bias", bias.detach().clone())
         self.register_buffer("scale", scale.detach().clone())
 
     def forward(self, mlp_output: torch.Tensor) -> torch.Tensor:
-        return self.bias + self.scale * torch.tanh(mlp_output[..., 0, :])
+        # Declaring the buffers would please the type checker, but TorchScript cannot read such declarations.
+        return self.bias + self.scale * torch.tanh(mlp_output[..., 0, :])  # pyright: ignore[reportOperatorIssue]
 
 
 def _log_tanh_derivative(x: torch.Tensor) -> torch.Tensor:

@@ -20,7 +20,7 @@ from rsl_rl.utils import check_nan
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
-from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, replay_path, save_atomically
+from rsl_rl_sac.utils.checkpoint import find_checkpoints, find_replays, load_safely, replay_path, save_atomically
 from rsl_rl_sac.utils.errors import CheckpointError, NonFiniteError
 from rsl_rl_sac.utils.seeding import get_rng_state, seed_everything, set_rng_state
 
@@ -94,26 +94,30 @@ class OffPolicyRunner(OnPolicyRunner):
             if self.logger.writer is not None and iteration % self.cfg["save_interval"] == 0:
                 self._save_numbered()
         if self.logger.writer is not None:
-            self._save_numbered()
+            if self.current_learning_iteration % self.cfg["save_interval"] != 0:
+                self._save_numbered()
             self.logger.stop_logging_writer()
 
     def save(self, path: str, infos: dict | None = None) -> None:
         """Save everything a resumed training needs.
 
         The replay, if ``algorithm.save_replay`` asks for it, goes into a file beside the checkpoint, so that playing
-        a policy does not have to read it. It is written first: a crash in between leaves the older checkpoint and its
-        replay untouched.
+        a policy does not have to read it. It is written first and under a name of its own: a crash in between leaves
+        an older checkpoint of the same name and its replay untouched.
         """
         state = self.alg.save()
         state["iter"] = self.current_learning_iteration
         state["infos"] = infos
         state["runner"] = self._state_dict()
         replay = state.pop("replay_state_dict", None)
+        token = secrets.token_hex(4)
         if replay is not None:
-            # Tells whether checkpoint and replay were written together.
-            state["replay_token"] = replay["token"] = secrets.token_hex(16)
-            save_atomically(replay, replay_path(path))
+            state["replay_token"] = replay["token"] = token
+            save_atomically(replay, replay_path(path, token))
         save_atomically(state, path)
+        for old in find_replays(path):
+            if old != replay_path(path, token):
+                old.unlink(missing_ok=True)
         self.last_checkpoint = str(path)
         self.logger.save_model(path, self.current_learning_iteration)
 
@@ -151,12 +155,14 @@ class OffPolicyRunner(OnPolicyRunner):
 
     def _load_replay(self, path: str, token: str) -> dict:
         skip = "To go on with an empty replay, leave 'replay' out of load_cfg."
+        if not (isinstance(token, str) and token.isalnum()):  # it becomes part of a file name
+            raise CheckpointError(f"'{path}' names its replay in a way this package does not.")
         try:
-            replay = load_safely(replay_path(path), self.alg.storage.device)
+            replay = load_safely(replay_path(path, token), self.alg.storage.device)
         except CheckpointError as error:
             raise CheckpointError(f"The replay of '{path}' cannot be loaded: {error} {skip}") from error
         if replay.get("token") != token:
-            raise CheckpointError(f"'{replay_path(path)}' does not belong to '{path}'. {skip}")
+            raise CheckpointError(f"'{replay_path(path, token)}' does not belong to '{path}'. {skip}")
         return replay
 
     def _save_numbered(self) -> None:
@@ -168,8 +174,9 @@ class OffPolicyRunner(OnPolicyRunner):
         keep = self.cfg.get("keep_checkpoints", 0) or len(checkpoints)
         for old in checkpoints:
             if old != path:
-                # The replay is large and only the newest is resumed from.
-                replay_path(old).unlink(missing_ok=True)
+                # The replay is large and only the newest checkpoint is resumed from.
+                for replay in find_replays(old):
+                    replay.unlink(missing_ok=True)
         for old in checkpoints[:-keep]:
             if old != path:
                 old.unlink(missing_ok=True)

@@ -16,9 +16,6 @@ import torch
 
 from rsl_rl_sac.utils.errors import CheckpointError
 
-REPLAY_SUFFIX = ".replay.pt"
-"""Ending of the file beside a checkpoint that holds its replay."""
-
 _MODEL_NAME = re.compile(r"model_(\d+)\.pt")
 
 
@@ -75,9 +72,19 @@ def find_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:
     return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]
 
 
-def replay_path(path: str | os.PathLike) -> pathlib.Path:
-    """Return the file that holds the replay of a checkpoint."""
-    return pathlib.Path(path).with_suffix(REPLAY_SUFFIX)
+def replay_path(path: str | os.PathLike, token: str) -> pathlib.Path:
+    """Return the file beside a checkpoint that holds its replay.
+
+    The token is in the name, so saving a checkpoint again does not overwrite the replay the old one belongs to.
+    """
+    path = pathlib.Path(path)
+    return path.with_name(f"{path.stem}.{token}.replay.pt")
+
+
+def find_replays(path: str | os.PathLike) -> list[pathlib.Path]:
+    """Return all files that hold a replay of a checkpoint."""
+    path = pathlib.Path(path)
+    return list(path.parent.glob(f"{path.stem}.*.replay.pt"))
 
 
 def _alternative(path: pathlib.Path) -> str:

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Bounds by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rsl_rl_sac.envs import action_bounds
+from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.utils import ConfigError, EnvContractError
+
+
+def test_by_hand() -> None:
+    """Distances to the soft limits in units of the action: 0.5 / 0.25, 1 / 0.25, and so on."""
+    low, high = action_bounds([0.1, -1.5], [-0.4, -2.7], [1.1, -0.9], 0.25)
+    torch.testing.assert_close(low, torch.tensor([-2.0, -4.8]))
+    torch.testing.assert_close(high, torch.tensor([4.0, 2.4]))
+
+
+def test_scale_per_joint() -> None:
+    """Every joint has its own scale."""
+    low, high = action_bounds([0.0, 0.0], [-1.0, -1.0], [1.0, 2.0], [0.5, 0.25])
+    torch.testing.assert_close(low, torch.tensor([-2.0, -4.0]))
+    torch.testing.assert_close(high, torch.tensor([2.0, 8.0]))
+
+
+def test_round_trip() -> None:
+    """The position target at a bound is the soft limit."""
+    default, lower, upper, scale = torch.randn(12), torch.randn(12) - 4, torch.randn(12) + 4, torch.rand(12) + 0.1
+    low, high = action_bounds(default, lower, upper, scale)
+    torch.testing.assert_close(default + scale * low, lower)
+    torch.testing.assert_close(default + scale * high, upper)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "scale"),
+    [([-1.0, float("-inf")], [1.0, 1.0], 0.5), ([-1.0, 0.0], [1.0, 0.0], 0.5), ([-1.0, -1.0], [1.0, 1.0], [0.5, -0.5])],
+)
+def test_unusable_limits_name_the_joint(lower: list, upper: list, scale: float | list) -> None:
+    """The error names the joint and the configuration field."""
+    with pytest.raises(EnvContractError, match=r"No action bounds for knee:.*algorithm.action_bounds"):
+        action_bounds([0.0, 0.0], lower, upper, scale, joint_names=["hip", "knee"])
+
+
+@pytest.mark.parametrize("bounds", [[1.0], [[0.0, 0.0, 0.0], 1.0], [1.0, -1.0], [float("-inf"), 1.0], "wide"])
+def test_bad_bounds_by_hand(bounds: object) -> None:
+    """Bounds that make no sense are refused with their name."""
+    with pytest.raises(ConfigError, match=r"algorithm\.action_bounds"):
+        resolve_action_bounds(object(), 2, bounds)  # type: ignore[arg-type]

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Actor and critics on rsl_rl's model classes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import torch.nn as nn
+from rsl_rl.models import MLPModel
+from tensordict import TensorDict
+
+from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.utils import ConfigError
+
+OBS = TensorDict({"policy": torch.randn(6, 5), "privileged": torch.randn(6, 3)}, batch_size=[6])
+GROUPS = {"actor": ["policy"], "critic": ["policy", "privileged"]}
+
+
+def test_asymmetric_groups() -> None:
+    """The actor sees its group only, the critics see both."""
+    actor = Actor(OBS, GROUPS, "actor", 2, [16])
+    critic = CriticEnsemble(OBS, GROUPS, "critic", 2, 3, [16])
+    assert isinstance(actor, MLPModel) and isinstance(critic, MLPModel)
+    changed = OBS.clone()
+    changed["privileged"] += 1.0
+    assert torch.equal(actor(OBS), actor(changed))
+    values = critic(OBS, torch.zeros(6, 2))
+    assert values.shape == (3, 6) and not torch.allclose(values, critic(changed, torch.zeros(6, 2)))
+
+
+def test_normalization() -> None:
+    """Both normalize by the statistics they were given."""
+    actor, critic = Actor(OBS, GROUPS, "actor", 2, [16]), CriticEnsemble(OBS, GROUPS, "critic", 2, 2, [16])
+    for model in (actor, critic):
+        model.update_normalization(OBS)
+    both = torch.cat([OBS["policy"], OBS["privileged"]], dim=-1)
+    expected = (both - both.mean(dim=0)) / (both.std(dim=0, unbiased=False) + 1e-2)
+    torch.testing.assert_close(critic.get_latent(OBS), expected)
+    torch.testing.assert_close(actor.get_latent(OBS), expected[:, :5])
+
+
+def test_actor_layer_norm() -> None:
+    """Normalizations sit between linear layer and activation, and the head stays as initialized."""
+    actor = Actor(OBS, GROUPS, "actor", 2, [16, 8], layer_norm=True)
+    kinds = [type(layer) for layer in actor.mlp]
+    block = [nn.Linear, nn.LayerNorm, nn.SiLU]
+    assert kinds == [*block, *block, nn.Linear, nn.Unflatten]
+    actions, log_prob = actor.sample(actor.get_latent(OBS))
+    assert actions.shape == (6, 2) and log_prob.shape == (6,)
+    torch.testing.assert_close(actor.output_std, torch.full((6, 2), 0.15))
+    scripted = torch.jit.script(actor.as_jit())
+    torch.testing.assert_close(scripted(OBS["policy"]), actor(OBS))
+
+
+def test_critic_exports() -> None:
+    """The traced critics give the same values for other batch sizes than they were traced with."""
+    critic = CriticEnsemble(OBS, GROUPS, "critic", 2, 2, [16])
+    both = torch.cat([OBS["policy"], OBS["privileged"]], dim=-1)
+    actions = torch.randn(6, 2)
+    expected = critic(OBS, actions)
+    torch.testing.assert_close(critic.as_jit()(both, actions), expected)
+    torch.testing.assert_close(critic.as_onnx(verbose=False)(both, actions), expected)
+
+
+def test_actor_needs_a_squashed_distribution() -> None:
+    """An unbounded policy is refused."""
+    with pytest.raises(ConfigError, match="squashed"):
+        Actor(OBS, GROUPS, "actor", 2, [16], distribution_cfg={"class_name": "GaussianDistribution"})

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Presets against the paper's tables, and errors for bad values."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+
+import pytest
+import torch
+from rsl_rl.runners import OnPolicyRunner
+
+from rsl_rl_sac import config
+from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SACCfg, preset
+from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.utils import ConfigError
+
+TABLE_C1 = {
+    "num_envs": 8192, "num_steps_per_env": 24, "max_iterations": 800,
+    "algorithm.training_start_iteration": 1, "algorithm.replay_size": 5_000_000, "algorithm.num_learning_epochs": 1,
+    "algorithm.num_mini_batches": 200, "algorithm.batch_size": 8192, "algorithm.actor_learning_rate": 2e-4,
+    "algorithm.critic_learning_rate": 2e-4, "algorithm.temperature_learning_rate": 2e-5, "algorithm.gamma": 0.97,
+    "algorithm.tau": 0.003, "algorithm.init_temperature": 0.001, "algorithm.auto_temperature": True,
+    "algorithm.target_entropy_scale": 0.167, "algorithm.max_grad_norm": 1.0, "algorithm.policy_update_frequency": 1,
+    "algorithm.n_step": 5, "actor.obs_normalization": True, "critic.obs_normalization": True,
+    "actor.hidden_dims": [1024, 512, 256], "critic.hidden_dims": [1024, 512, 256], "actor.activation": "swish",
+    "critic.activation": "swish", "actor.layer_norm": False, "critic.layer_norm": False, "critic.num_critics": 2,
+    "actor.distribution_cfg.init_std": 0.15,
+}  # fmt: skip
+
+TABLE_C2 = {
+    "num_envs": 8192, "num_steps_per_env": 24, "max_iterations": 800, "algorithm.learning_rate": 1e-3,
+    "algorithm.schedule": "adaptive", "algorithm.num_learning_epochs": 5, "algorithm.num_mini_batches": 4,
+    "algorithm.gamma": 0.99, "algorithm.lam": 0.95, "algorithm.clip_param": 0.2, "algorithm.entropy_coef": 0.005,
+    "algorithm.value_loss_coef": 1.0, "algorithm.use_clipped_value_loss": True,
+    "algorithm.normalize_advantage_per_mini_batch": False, "algorithm.desired_kl": 0.01,
+    "algorithm.max_grad_norm": 1.0, "actor.obs_normalization": False, "critic.obs_normalization": False,
+    "actor.hidden_dims": [512, 256, 128], "critic.hidden_dims": [512, 256, 128], "actor.activation": "elu",
+    "critic.activation": "elu", "actor.distribution_cfg.init_std": 1.0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "robot", "table", "overrides"),
+    [
+        ("paper", "", TABLE_C1, {}),
+        ("paper", "Unitree-Go2", TABLE_C1, {}),
+        ("paper", "Unitree-G1", TABLE_C1, {"algorithm.target_entropy_scale": 0.5}),
+        ("paper", "Isaac-Velocity-Rough-H1-v0", TABLE_C1, {"algorithm.target_entropy_scale": 0.5}),
+        ("ppo_paper", "anymal-d", TABLE_C2, {}),
+        ("ppo_paper", "g1", TABLE_C2, {"algorithm.entropy_coef": 0.008}),
+        ("ppo_paper", "Velocity-Flat-Unitree-H1", TABLE_C2, {"algorithm.entropy_coef": 0.01}),
+    ],
+)
+def test_presets_equal_the_tables(name: str, robot: str, table: dict, overrides: dict) -> None:
+    """Every row of Tables C1 and C2, with what the text says of the humanoids."""
+    cfg = preset(name, robot).to_dict()
+    for path, expected in {**table, **overrides}.items():
+        value = cfg
+        for key in path.split("."):
+            value = value[key]
+        assert value == expected, path
+
+
+def test_ppo_preset_runs() -> None:
+    """rsl_rl's PPO takes the configuration as it is."""
+    cfg = preset("ppo_paper")
+    assert isinstance(cfg, PPORunnerCfg)
+    cfg.actor.hidden_dims = cfg.critic.hidden_dims = [16]
+    runner = OnPolicyRunner(DoubleIntegrator(num_envs=16), cfg.to_dict())
+    assert runner.alg.get_policy().state_dict()["distribution.std_param"].tolist() == [1.0]
+    runner.learn(1)
+    assert 0.5 < float(runner.alg.get_policy().output_std.mean()) < 2.0
+
+
+def test_round_trip() -> None:
+    """A dictionary gives back the configuration it came from."""
+    cfg = RunnerCfg(seed=3, algorithm=SACCfg(gamma=0.5, action_bounds=[-1.0, 2.0]))
+    assert RunnerCfg.from_dict(cfg.to_dict()) == cfg
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("gamma", 1.5), ("gamma", "0.9"), ("gamma", float("nan")), ("gamma", True), ("tau", 0.0), ("batch_size", 0),
+        ("batch_size", 1.5), ("n_step", 0), ("actor_learning_rate", -1e-4), ("init_temperature", 0.0),
+        ("missing_final_obs", "ignore"), ("replay_dtype", "float8"), ("max_grad_norm", 0.0),
+        ("policy_update_frequency", 0), ("training_start_iteration", -1), ("rnd_cfg", {}),
+    ],
+)  # fmt: skip
+def test_values_out_of_range(key: str, value: object) -> None:
+    """The one message names the key, what is allowed and what was given."""
+    with pytest.raises(ConfigError) as error:
+        RunnerCfg.from_dict({"algorithm": {key: value}})
+    assert str(error.value).startswith(f"algorithm.{key} must be") and repr(value) in str(error.value)
+
+
+def test_unknown_keys() -> None:
+    """Typos at any depth are answered with the path and the nearest name."""
+    with pytest.raises(ConfigError, match=r"'actor\.distribution_cfg\.init_sdt', did you mean 'init_std'"):
+        RunnerCfg.from_dict({"actor": {"distribution_cfg": {"init_sdt": 1.0}}})
+    with pytest.raises(ConfigError, match="Unknown preset 'papr'"):
+        preset("papr")
+
+
+def test_every_field_is_documented() -> None:
+    """A one-line docstring stands under every field of every configuration."""
+    tree = ast.parse(inspect.getsource(config))
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
+    assert {"SACCfg", "RunnerCfg", "ActorCfg", "CriticCfg", "DistributionCfg"} <= {node.name for node in classes}
+    for node in classes:
+        documented = {
+            field.target.id
+            for field, text in zip(node.body, node.body[1:], strict=False)
+            if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+            and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            and isinstance(text.value.value, str) and "\n" not in text.value.value
+        }  # fmt: skip
+        assert documented == {field.name for field in dataclasses.fields(getattr(config, node.name))}, node.name
+
+
+def test_presets_are_independent() -> None:
+    """Changing one configuration does not change the next."""
+    preset("paper").actor.hidden_dims.append(7)
+    assert preset("paper").actor.hidden_dims == [1024, 512, 256]
+    assert torch.get_default_dtype() == torch.float32
