@@ -1,0 +1,60 @@
+# Everything here sets up what it needs in a virtual environment of its own; a second call finds it ready.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+RSL_RL_VERSIONS ?= 5.0.1 5.4.2 5.5.1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: demo test lint types pytest format compat benchmark clean
+
+demo: $(VENV)/.ready  ## Train on the built-in environment, score, export (about a minute)
+	$(BIN)/python examples/double_integrator.py
+
+test: lint types pytest  ## Lint, type check, test
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.ready
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+pytest: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+format: $(VENV)/.ready  ## Format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_rl
+
+compat-%: $(VENV)-rsl-rl-%/.ready
+	$(VENV)-rsl-rl-$*/bin/python -m pytest
+
+benchmark: $(VENV)-benchmark/.ready  ## Measure the learner and the replay (about 15 minutes, on an idle machine)
+	$(VENV)-benchmark/bin/python benchmarks/learner.py
+	$(VENV)-benchmark/bin/python benchmarks/replay.py
+	$(VENV)-benchmark/bin/python benchmarks/ensemble.py
+
+clean:  ## Remove the virtual environments
+	rm -rf $(VENV) $(VENV)-*
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+$(VENV)-benchmark/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-benchmark
+	$(VENV)-benchmark/bin/pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
+	@touch $@
+
+$(VENV)-rsl-rl-%/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)-rsl-rl-$*
+	grep -v '^rsl-rl-lib' constraints.txt > $(VENV)-rsl-rl-$*/constraints.txt
+	$(VENV)-rsl-rl-$*/bin/pip install --quiet --constraint $(VENV)-rsl-rl-$*/constraints.txt \
+		rsl-rl-lib==$* --editable '.[dev]'
+	@touch $@
+
+.PRECIOUS: $(VENV)-rsl-rl-%/.ready
