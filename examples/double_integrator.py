@@ -28,7 +28,7 @@ from rsl_rl_sac.envs import DoubleIntegrator, check_vec_env
 from rsl_rl_sac.runners import OffPolicyRunner
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402
+import matplotlib.pyplot as plt
 
 GAMMA = 0.97
 EVALUATION_SEED = 10_000

@@ -176,11 +176,11 @@ class TestFaults:
         collect(alg, env, 8)
         original, count = alg._update_critic, [0]
 
-        def sabotage(batch: object) -> dict:
+        def sabotage(*args: object) -> dict:
             count[0] += 1
             if count[0] == 3:
                 alg.critic.mlp.weights[0].data[0, 0, 0] = float("nan")
-            return original(batch)  # type: ignore[arg-type]
+            return original(*args)  # type: ignore[arg-type]
 
         alg._update_critic = sabotage  # type: ignore[method-assign]
         with pytest.raises(NonFiniteError, match=r"gradient step 6 \(iteration 1\): critic, .*after iteration 0"):

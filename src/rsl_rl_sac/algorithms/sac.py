@@ -8,7 +8,7 @@ import copy
 import math
 
 import torch
-import torch.nn as nn
+import torch.distributed
 from rsl_rl.env import VecEnv
 from rsl_rl.utils import resolve_obs_groups
 from tensordict import TensorDict
@@ -19,8 +19,8 @@ from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
 from rsl_rl_sac.models import Actor, CriticEnsemble
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
-from rsl_rl_sac.utils.distributed import average_gradients, broadcast_tensors
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
+from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 
 METRICS = ("critic", "actor", "temperature", "critic_grad_norm", "actor_grad_norm", "alpha", "entropy", "q_value")
 """What :meth:`SAC.update` reports, averaged over its gradient steps."""
@@ -72,12 +72,12 @@ class SAC:
         self.log_alpha = torch.tensor(log_alpha, device=self.device, requires_grad=self.cfg.auto_temperature)
         self.target_entropy = -self.cfg.target_entropy_scale * self.actor.distribution.output_dim
 
-        self._actor_parameters: list[torch.Tensor] = list(self.actor.mlp.parameters())
-        self._critic_parameters: list[torch.Tensor] = list(self.critic.mlp.parameters())
-        self._target_parameters: list[torch.Tensor] = list(self.target_critic.parameters())
-        self.actor_optimizer = torch.optim.Adam(self._actor_parameters, self.cfg.actor_learning_rate, fused=True)
-        self.critic_optimizer = torch.optim.Adam(self._critic_parameters, self.cfg.critic_learning_rate, fused=True)
-        self.temperature_optimizer = torch.optim.Adam([self.log_alpha], self.cfg.temperature_learning_rate, fused=True)
+        self._actor_parameters = FlatParameters(self.actor.mlp.parameters())
+        self._critic_parameters = FlatParameters(self.critic.mlp.parameters())
+        self._target_parameters = FlatParameters(self.target_critic.parameters())
+        self.actor_optimizer = FlatAdam(self._actor_parameters.vector, self.cfg.actor_learning_rate)
+        self.critic_optimizer = FlatAdam(self._critic_parameters.vector, self.cfg.critic_learning_rate)
+        self.temperature_optimizer = FlatAdam(self.log_alpha, self.cfg.temperature_learning_rate)
 
         self.iteration = 0
         """Number of calls of :meth:`update`."""
@@ -147,6 +147,8 @@ class SAC:
     def update(self) -> dict[str, float]:
         """Make the gradient steps of one iteration and return the mean of :data:`METRICS`."""
         self.iteration += 1
+        for parameters in (self._actor_parameters, self._critic_parameters, self._target_parameters):
+            parameters.ensure_bound()
         self._update_normalization()
         if self.iteration <= self.cfg.training_start_iteration or self.storage.num_valid_steps == 0:
             return {}
@@ -157,15 +159,17 @@ class SAC:
             batch = batch.to(self.device) if self.storage.device != self.device else batch
             updates_policy = self.num_updates % self.cfg.policy_update_frequency == 0
 
-            metrics |= self._update_critic(batch)
+            critic_latent = self.critic.get_latent(batch.observations)
+
+            metrics |= self._update_critic(batch, critic_latent)
             if updates_policy or self.cfg.auto_temperature:
                 with torch.set_grad_enabled(updates_policy):
                     actions, log_prob = self.actor.sample(self.actor.get_latent(batch.observations))
                 if self.cfg.auto_temperature:
                     metrics |= self._update_temperature(log_prob.detach())
                 if updates_policy:
-                    metrics |= self._update_actor(batch, actions, log_prob)
-            self._update_target()
+                    metrics |= self._update_actor(critic_latent, actions, log_prob)
+            self._target_parameters.follow(self._critic_parameters, self.cfg.tau)
 
             self.num_updates += 1
             # Kept on the device: reading numbers at every step would make a GPU wait.
@@ -173,55 +177,41 @@ class SAC:
         self._check_finite(history)
         return dict(zip(METRICS, history.mean(dim=0).tolist(), strict=True))
 
-    def _update_critic(self, batch: Batch) -> dict[str, torch.Tensor]:
+    def _update_critic(self, batch: Batch, latent: torch.Tensor) -> dict[str, torch.Tensor]:
         """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
         with torch.no_grad():
             next_actions, next_log_prob = self.actor.sample(self.actor.get_latent(batch.next_observations))
             next_values = self.target_critic(self.critic.get_latent(batch.next_observations), next_actions)
-            soft_values = next_values.amin(dim=0) - self.alpha * next_log_prob
+            soft_values = next_values.min(dim=0).values - self.alpha * next_log_prob
             target = batch.returns + batch.discounts * soft_values
-        values = self.critic(batch.observations, batch.actions)
+        values = self.critic.mlp(latent, batch.actions)
         loss = (values - target).square().mean()
-        grad_norm = self._step(self.critic_optimizer, loss, self._critic_parameters)
+        grad_norm = self._critic_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
+        self.critic_optimizer.step()
         return {"critic": loss.detach(), "critic_grad_norm": grad_norm, "q_value": values.detach().mean()}
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4)."""
-        entropy = -log_prob.mean()
-        loss = self.log_alpha * (entropy - self.target_entropy)
-        self.temperature_optimizer.zero_grad()
-        loss.backward()
+        surplus = -log_prob.mean() - self.target_entropy
+        loss = self.log_alpha.detach() * surplus
         if self.world_size > 1:
-            average_gradients([self.log_alpha], self.world_size)
+            torch.distributed.all_reduce(surplus)
+            surplus /= self.world_size
+        self.log_alpha.grad = surplus  # the loss is linear in log alpha
         self.temperature_optimizer.step()
-        return {"temperature": loss.detach()}
+        return {"temperature": loss}
 
-    def _update_actor(self, batch: Batch, actions: torch.Tensor, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _update_actor(
+        self, latent: torch.Tensor, actions: torch.Tensor, log_prob: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
         """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
         alpha = self.alpha
-        values = self.critic(batch.observations, actions)
-        loss = (alpha * log_prob - values.amin(dim=0)).mean()
-        grad_norm = self._step(self.actor_optimizer, loss, self._actor_parameters)
+        values = self.critic.mlp(latent, actions, frozen=True)
+        loss = (alpha * log_prob - values.min(dim=0).values).mean()
+        grad_norm = self._actor_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
+        self.actor_optimizer.step()
         entropy = -log_prob.detach().mean()
         return {"actor": loss.detach(), "actor_grad_norm": grad_norm, "alpha": alpha, "entropy": entropy}
-
-    def _update_target(self) -> None:
-        """Let the target critics follow, by one ``lerp`` over all parameters."""
-        torch._foreach_lerp_(  # pyright: ignore[reportPrivateImportUsage]
-            self._target_parameters, self._critic_parameters, self.cfg.tau
-        )
-
-    def _step(
-        self, optimizer: torch.optim.Optimizer, loss: torch.Tensor, parameters: list[torch.Tensor]
-    ) -> torch.Tensor:
-        """Make one clipped gradient step on some parameters only, and return the norm of the gradient."""
-        optimizer.zero_grad()
-        loss.backward(inputs=parameters)
-        if self.world_size > 1:
-            average_gradients(parameters, self.world_size)
-        grad_norm = nn.utils.clip_grad_norm_(parameters, self.cfg.max_grad_norm)
-        optimizer.step()
-        return grad_norm
 
     def _update_normalization(self) -> None:
         """Update the observation statistics by what was collected since the last call.
@@ -327,12 +317,15 @@ class SAC:
     def broadcast_parameters(self) -> None:
         """Overwrite the parameters of every process by those of the first."""
         modules = (self.actor, self.critic, self.target_critic)
-        broadcast_tensors([tensor for module in modules for tensor in module.state_dict().values()])
-        broadcast_tensors([self.log_alpha])
+        for tensor in (*(tensor for module in modules for tensor in module.state_dict().values()), self.log_alpha.data):
+            torch.distributed.broadcast(tensor, src=0)
 
     def reduce_parameters(self) -> None:
-        """Average all gradients over the processes; :meth:`update` does so for each optimizer apart."""
-        average_gradients([*self._actor_parameters, *self._critic_parameters, self.log_alpha], self.world_size)
+        """Average all gradients over the processes. :meth:`update` does so itself, before every optimizer step."""
+        for gradient in (self._actor_parameters.gradient, self._critic_parameters.gradient, self.log_alpha.grad):
+            if gradient is not None:
+                torch.distributed.all_reduce(gradient)
+                gradient /= self.world_size
 
     @staticmethod
     def construct_algorithm(obs: TensorDict, env: VecEnv, cfg: dict, device: str) -> SAC:

@@ -7,9 +7,10 @@ from __future__ import annotations
 import torch
 import torch.nn as nn
 from rsl_rl.models import MLPModel
+from rsl_rl.modules import HiddenState
 from tensordict import TensorDict
 
-from rsl_rl_sac.modules import SquashedGaussian
+from rsl_rl_sac.modules import SquashedGaussian, can_fuse, fused_mlp
 from rsl_rl_sac.utils.errors import ConfigError
 
 
@@ -61,8 +62,30 @@ class Actor(MLPModel):
 
     def sample(self, latent: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Sample actions and their log-probabilities from the output of :meth:`get_latent`."""
-        self.distribution.update(self.mlp(latent))
+        self.distribution.update(self._evaluate(latent))
         return self.distribution.sample_with_log_prob()
+
+    def get_latent(
+        self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None
+    ) -> torch.Tensor:
+        """Return the normalized observations; a single group is not copied."""
+        return normalized_observations(self, obs)
+
+    def _evaluate(self, latent: torch.Tensor) -> torch.Tensor:
+        """Evaluate the network, as one operation if it consists of linear layers and a known activation only."""
+        *hidden, head, _ = self.mlp
+        if not all(isinstance(layer, nn.Linear) or can_fuse(layer) for layer in hidden):
+            return self.mlp(latent)
+        linears = [layer for layer in (*hidden, head) if isinstance(layer, nn.Linear)]
+        weights, biases = [layer.weight for layer in linears], [layer.bias for layer in linears]
+        output = fused_mlp([latent], weights, biases, hidden[1])
+        return output.view(*latent.shape[:-1], *self.distribution.input_dim)
+
+
+def normalized_observations(model: MLPModel, obs: TensorDict) -> torch.Tensor:
+    """Concatenate and normalize the observation groups of a model."""
+    groups = [obs[group] for group in model.obs_groups]
+    return model.obs_normalizer(torch.cat(groups, dim=-1) if len(groups) > 1 else groups[0])
 
 
 def _with_layer_norm(mlp: nn.Sequential) -> nn.Sequential:

@@ -9,9 +9,10 @@ import copy
 import torch
 import torch.nn as nn
 from rsl_rl.models import MLPModel
-from rsl_rl.modules import MLP
+from rsl_rl.modules import MLP, HiddenState
 from tensordict import TensorDict
 
+from rsl_rl_sac.models.actor import normalized_observations
 from rsl_rl_sac.modules import EnsembleMLP
 
 
@@ -55,6 +56,12 @@ class CriticEnsemble(MLPModel):
         """Return the values of all Q-functions, shape ``[N, batch]``."""
         return self.mlp(self.get_latent(obs), actions)
 
+    def get_latent(
+        self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None
+    ) -> torch.Tensor:
+        """Return the normalized observations; a single group is not copied."""
+        return normalized_observations(self, obs)
+
     def _get_latent_dim(self) -> int:
         """Return the input size of one Q-network: observation and action."""
         return self.obs_dim + self.num_actions
@@ -80,6 +87,7 @@ class _ExportedCritic(nn.Module):
         super().__init__()
         self.obs_normalizer = copy.deepcopy(model.obs_normalizer)
         self.mlp = copy.deepcopy(model.mlp)
+        self.mlp.fused = False  # exporters can follow plain operations only
         self.input_sizes = (model.obs_dim, model.num_actions)
 
     def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
