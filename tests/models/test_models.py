@@ -67,3 +67,12 @@ def test_actor_needs_a_squashed_distribution() -> None:
     """An unbounded policy is refused."""
     with pytest.raises(ConfigError, match="squashed"):
         Actor(OBS, GROUPS, "actor", 2, [16], distribution_cfg={"class_name": "GaussianDistribution"})
+
+
+@pytest.mark.parametrize(("activation", "layer_norm"), [("swish", False), ("softplus", False), ("relu", True)])
+def test_actor_learns_from_what_it_acts_with(activation: str, layer_norm: bool) -> None:
+    """The path of the learner, fused or not, is the network that acts and is exported."""
+    actor = Actor(OBS, GROUPS, "actor", 2, [16, 8], activation, layer_norm=layer_norm)
+    nn.init.normal_(actor.mlp[-2].weight)  # type: ignore[arg-type]
+    latent = actor.get_latent(OBS)
+    torch.testing.assert_close(actor._evaluate(latent), actor.mlp(latent))

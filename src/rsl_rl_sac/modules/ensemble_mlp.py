@@ -43,7 +43,8 @@ class EnsembleMLP(nn.Module):
         self.weights = nn.ParameterList(weight.contiguous() for weight in weights)
         self.biases = nn.ParameterList(bias.unsqueeze(1) for bias in biases)
         # The same parameters in plain lists: walking a ParameterList takes ten times as long.
-        self._weights, self._biases = list(self.weights), list(self.biases)
+        self._weights: list[torch.Tensor] = list(self.weights)
+        self._biases: list[torch.Tensor] = list(self.biases)
         if layer_norm:
             hidden = [bias.unsqueeze(1) for bias in biases[:-1]]
             self.norm_weights = nn.ParameterList(torch.ones_like(bias) for bias in hidden)
@@ -61,10 +62,10 @@ class EnsembleMLP(nn.Module):
             Values of shape ``[N, batch]``.
         """
         if self.fused:
-            parameters = (self._weights, self._biases)
+            weights, biases = self._weights, self._biases
             if frozen:
-                parameters = tuple([parameter.detach() for parameter in group] for group in parameters)
-            return fused_mlp((observations, actions), *parameters, self.activation).squeeze(-1)
+                weights, biases = [weight.detach() for weight in weights], [bias.detach() for bias in biases]
+            return fused_mlp([observations, actions], weights, biases, self.activation).squeeze(-1)
         hidden = self._repeat(torch.cat([observations, actions], dim=-1))
         hidden = torch.baddbmm(self.biases[0], hidden, self.weights[0])
         for layer in range(1, self.num_layers):

@@ -10,7 +10,7 @@ always. Against the same layers in plain autograd that saves the share of a grad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -63,9 +63,9 @@ def can_fuse(activation: nn.Module) -> bool:
 
 
 def fused_mlp(
-    inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    inputs: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    biases: list[torch.Tensor],
     activation: nn.Module,
 ) -> torch.Tensor:
     """Evaluate N perceptrons on the same inputs.
@@ -88,9 +88,9 @@ def fused_mlp(
 
 def _evaluate(
     rules: _Activation,
-    inputs: Sequence[torch.Tensor],
-    weights: Sequence[torch.Tensor],
-    biases: Sequence[torch.Tensor],
+    inputs: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    biases: list[torch.Tensor],
     keep: bool,
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
     """Return the outputs and, if kept, the inputs of all layers and what the derivatives between them need."""
@@ -120,8 +120,9 @@ class _FusedMLP(torch.autograd.Function):
     @staticmethod
     def forward(ctx, rules: _Activation, num_inputs: int, *tensors: torch.Tensor) -> torch.Tensor:  # noqa: ANN001
         num_layers = (len(tensors) - num_inputs) // 2
-        inputs, weights = tensors[:num_inputs], tensors[num_inputs : num_inputs + num_layers]
-        output, layer_inputs, arguments = _evaluate(rules, inputs, weights, tensors[num_inputs + num_layers :], True)
+        inputs, parameters = list(tensors[:num_inputs]), list(tensors[num_inputs:])
+        weights, biases = parameters[:num_layers], parameters[num_layers:]
+        output, layer_inputs, arguments = _evaluate(rules, inputs, weights, biases, keep=True)
         ctx.rules, ctx.num_layers = rules, num_layers
         ctx.input_sizes = [x.shape[-1] for x in inputs]
         ctx.save_for_backward(*weights, *layer_inputs, *arguments)
