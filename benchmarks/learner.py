@@ -119,7 +119,11 @@ def ours(size: Size, activation: str) -> Callable[[], None]:
         time_outs = torch.rand(NUM_ENVS) < 0.01
         storage.add(obs, torch.rand(NUM_ENVS, NUM_ACTIONS), torch.randn(NUM_ENVS), time_outs, time_outs, obs)
     alg = SAC(actor, critic, storage, cfg)
-    return lambda: alg.update() and None
+
+    def run() -> None:
+        alg.update()
+
+    return run
 
 
 if __name__ == "__main__":

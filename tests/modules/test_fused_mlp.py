@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 import torch.nn as nn
@@ -16,7 +18,7 @@ ACTIVATIONS = [nn.ReLU(), nn.SiLU(), nn.ELU(), nn.Tanh()]
 
 def stacked(num_members: int, sizes: list[int]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
     """Draw weights and biases of several perceptrons."""
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(itertools.pairwise(sizes))
     weights = [torch.randn(num_members, i, o, requires_grad=True) for i, o in pairs]
     return weights, [torch.randn(num_members, 1, o, requires_grad=True) for _, o in pairs]
 

@@ -72,4 +72,5 @@ def test_memory_is_reused() -> None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     faults(2)
-    assert faults(20) < 3906
+    # Without the setting every round faults in all its pages: 78,000. Other parts of the process may add a few.
+    assert faults(20) < 10_000

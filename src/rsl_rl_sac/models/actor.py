@@ -77,7 +77,8 @@ class Actor(MLPModel):
         if not all(isinstance(layer, nn.Linear) or can_fuse(layer) for layer in hidden):
             return self.mlp(latent)
         linears = [layer for layer in (*hidden, head) if isinstance(layer, nn.Linear)]
-        weights, biases = [layer.weight for layer in linears], [layer.bias for layer in linears]
+        weights: list[torch.Tensor] = [layer.weight for layer in linears]
+        biases: list[torch.Tensor] = [layer.bias for layer in linears]
         output = fused_mlp([latent], weights, biases, hidden[1])
         return output.view(*latent.shape[:-1], *self.distribution.input_dim)
 
