@@ -13,8 +13,10 @@ import argparse
 import contextlib
 import csv
 import io
+import logging
 import pathlib
 import time
+import warnings
 from collections.abc import Callable
 
 import matplotlib
@@ -51,8 +53,7 @@ def main() -> None:
     curve = train(runner, args.iterations)
     write_curve(args.folder, curve)
 
-    with contextlib.redirect_stdout(io.StringIO()):
-        runner.export_policy_to_onnx(str(args.folder), "policy.onnx")
+    export(runner, args.folder)
     session = onnxruntime.InferenceSession(str(args.folder / "policy.onnx"))
     optimum = optimal_cost()
     rows = [
@@ -101,6 +102,14 @@ def train(runner: OffPolicyRunner, iterations: int) -> list[tuple[int, float, fl
         left = elapsed / runner.next_iteration * (iterations - runner.next_iteration)
         print(f"  {steps:>7} steps   cost {cost:>8.3f}   {elapsed:>5.1f} s, {left:>5.1f} s left")
     return curve
+
+
+def export(runner: OffPolicyRunner, folder: pathlib.Path) -> None:
+    """Export the policy to ONNX, without the exporter's remarks on libraries that are not needed."""
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        runner.export_policy_to_onnx(str(folder), "policy.onnx")
 
 
 def cost_of(policy: Callable[[TensorDict], torch.Tensor]) -> float:
