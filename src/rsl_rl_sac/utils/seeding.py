@@ -34,7 +34,7 @@ def set_rng_state(state: dict) -> None:
     version, internal, gauss_next = state["python"]
     random.setstate((version, tuple(internal), gauss_next))
     name, keys, position, has_gauss, cached = state["numpy"]
-    np.random.set_state((name, keys.numpy().astype(np.uint32), position, has_gauss, cached))
+    np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
     if state["cuda"] and torch.cuda.is_available():
         torch.cuda.set_rng_state_all([generator.cpu() for generator in state["cuda"]])
