@@ -33,7 +33,7 @@ def main() -> None:
 def candidates(size: Size, activation: str) -> dict[str, Callable[[], None]]:
     """Return the three ways to compute a squared loss of two Q-networks and its gradient."""
     members = [MLP(size.observations + NUM_ACTIONS, 1, size.hidden_dims, activation) for _ in range(2)]
-    batched, fused = EnsembleMLP(members, NUM_ACTIONS), EnsembleMLP(members, NUM_ACTIONS)
+    batched, fused = EnsembleMLP(members), EnsembleMLP(members)
     batched.fused = False
     observations = torch.randn(size.batch_size, size.observations)
     actions = torch.randn(size.batch_size, NUM_ACTIONS)

@@ -9,7 +9,6 @@ import dataclasses
 import inspect
 
 import pytest
-import torch
 from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac import config
@@ -79,6 +78,8 @@ def test_round_trip() -> None:
     """A dictionary gives back the configuration it came from."""
     cfg = RunnerCfg(seed=3, algorithm=SACCfg(gamma=0.5, action_bounds=[-1.0, 2.0]))
     assert RunnerCfg.from_dict(cfg.to_dict()) == cfg
+    ppo = preset("ppo_paper", "g1")
+    assert PPORunnerCfg.from_dict(ppo.to_dict()) == ppo
 
 
 @pytest.mark.parametrize(
@@ -125,4 +126,3 @@ def test_presets_are_independent() -> None:
     """Changing one configuration does not change the next."""
     preset("paper").actor.hidden_dims.append(7)
     assert preset("paper").actor.hidden_dims == [1024, 512, 256]
-    assert torch.get_default_dtype() == torch.float32

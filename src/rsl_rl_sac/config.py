@@ -10,7 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
 from rsl_rl_sac.utils.errors import ConfigError
@@ -43,10 +43,11 @@ class _Cfg:
         check_known_keys(values, known, where)
         kwargs = {}
         for name, value in values.items():
-            section = known[name].default_factory
-            if isinstance(value, dict) and isinstance(section, type) and is_dataclass(section):
-                value = section.from_dict(value, f"{where}{name}.")  # type: ignore[attr-defined]
+            factory = known[name].default_factory
+            default = factory() if callable(factory) else None
             kwargs[name] = value
+            if isinstance(value, dict) and isinstance(default, _Cfg):
+                kwargs[name] = type(default).from_dict(value, f"{where}{name}.")
         try:
             return cls(**kwargs)
         except ConfigError as error:
@@ -218,7 +219,7 @@ class SACCfg(_Cfg):
     """Initial temperature alpha."""
 
     auto_temperature: bool = True
-    """Whether to tune the temperature to the target entropy; otherwise it stays at ``init_temperature``."""
+    """Whether to tune the temperature to the target entropy; otherwise it stays as it is."""
 
     target_entropy_scale: float = 0.167
     """The target entropy is minus this times the number of actions."""

@@ -151,6 +151,15 @@ class TestUpdate:
         values = alg.critic(env.get_observations(), torch.zeros(16, 1))
         assert values.shape == (5, 16)
 
+    def test_metrics_of_a_delayed_policy(self) -> None:
+        """The means are over the steps that have a value: a fixed temperature is reported as it is."""
+        alg, env = small_alg(
+            policy_update_frequency=3, auto_temperature=False, init_temperature=0.25, training_start_iteration=0
+        )
+        collect(alg, env, 8)
+        metrics = alg.update()
+        assert metrics["alpha"] == pytest.approx(0.25) and "temperature" not in metrics
+
 
 class TestFaults:
     """Numbers that go wrong."""
@@ -270,6 +279,33 @@ class TestConstruction:
         cfg[section][key] = 1
         with pytest.raises(ConfigError, match=words.replace(".", r"\.")):
             OnPolicyRunner(env, cfg)
+
+    @pytest.mark.parametrize(
+        ("section", "values", "words"),
+        [
+            ("actor", {"class_name": "RNNModel"}, "actor.class_name must be 'Actor'"),
+            ("actor", {"hidden_dims": []}, "actor.hidden_dims must be"),
+            ("actor", {"distribution_cfg": {"class_name": "rsl_rl_sac.models:Actor"}}, "must be 'SquashedGaussian'"),
+            ("critic", {"num_critics": 0}, "critic.num_critics must be"),
+        ],
+    )
+    def test_unusable_models(self, section: str, values: dict, words: str) -> None:
+        """Models that SAC cannot use are refused by name."""
+        env = DoubleIntegrator(num_envs=16)
+        cfg = small_cfg().to_dict()
+        cfg[section].update(values)
+        with pytest.raises(ConfigError, match=words.replace(".", r"\.")):
+            SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu")
+
+    def test_subclass_and_no_seed(self) -> None:
+        """A subclass named in the configuration is what is built, also without a seed."""
+
+        class Own(SAC):
+            pass
+
+        env = DoubleIntegrator(num_envs=16)
+        cfg = {**small_cfg().to_dict(), "seed": None}
+        assert type(Own.construct_algorithm(env.get_observations(), env, cfg, "cpu")) is Own
 
     def test_bounds_by_hand(self) -> None:
         """Bounds in the configuration win over the environment's."""

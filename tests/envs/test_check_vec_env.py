@@ -111,5 +111,31 @@ def test_missing_attribute() -> None:
 
 def test_time_out_not_seen() -> None:
     """What could not be checked is not passed in silence."""
-    with pytest.raises(EnvContractError, match="No time-out was seen in 3 steps"):
-        check_vec_env(DoubleIntegrator(num_envs=4), num_steps=3)
+    with pytest.raises(EnvContractError, match="No time-out was seen in 1 steps"):
+        check_vec_env(DoubleIntegrator(num_envs=4), num_steps=1)
+
+
+def test_robots_that_fall_early() -> None:
+    """An environment that fails long before its time limit is checked all the same."""
+    check_vec_env(DoubleIntegrator(num_envs=8, max_episode_length=100_000, failure_position=1.5))
+
+
+def test_without_time_outs() -> None:
+    """An environment that only fails, and says nothing of time-outs, fulfils the contract."""
+    env = DoubleIntegrator(num_envs=4, failure_position=1.2)
+    step = env.step
+
+    def only_failures(actions: torch.Tensor) -> StepResult:
+        obs, rewards, dones, _ = step(actions)
+        return obs, rewards, dones, {}
+
+    env.step = only_failures  # type: ignore[method-assign]
+    check_vec_env(env)
+
+
+def test_state_that_does_not_come_back() -> None:
+    """A state that forgets something is found."""
+    env = DoubleIntegrator(num_envs=4)
+    env.load_state_dict = lambda state_dict: None  # type: ignore[method-assign]
+    with pytest.raises(EnvContractError, match="load_state_dict"):
+        check_vec_env(env)

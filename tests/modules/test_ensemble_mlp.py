@@ -18,7 +18,7 @@ from rsl_rl_sac.modules import EnsembleMLP
 def test_equals_members(num_members: int, activation: str) -> None:
     """Values and gradients are those of the separate networks."""
     members = [MLP(7, 1, [16, 8], activation) for _ in range(num_members)]
-    ensemble = EnsembleMLP(members, num_actions=3)
+    ensemble = EnsembleMLP(members)
     observations, actions = torch.randn(32, 4), torch.randn(32, 3, requires_grad=True)
     values = ensemble(observations, actions)
     expected = torch.stack([member(torch.cat([observations, actions], dim=-1)).squeeze(-1) for member in members])
@@ -39,7 +39,7 @@ def test_equals_members(num_members: int, activation: str) -> None:
 def test_layer_norm_equals_torch() -> None:
     """Layer normalization comes before the activation, per member, and has learnable weights."""
     members = [MLP(5, 1, [16, 8], "swish") for _ in range(2)]
-    ensemble = EnsembleMLP(members, num_actions=2, layer_norm=True)
+    ensemble = EnsembleMLP(members, layer_norm=True)
     for parameter in (*ensemble.norm_weights, *ensemble.norm_biases):
         nn.init.normal_(parameter)
     observations, actions = torch.randn(32, 3), torch.randn(32, 2)

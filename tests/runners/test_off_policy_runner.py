@@ -29,10 +29,22 @@ def make_cfg(seed: int = 0, **algorithm: object) -> RunnerCfg:
     return cfg
 
 
+class Forgetful(DoubleIntegrator):
+    """An environment without final observations."""
+
+    def step(self, actions: torch.Tensor) -> tuple:
+        """Step and forget."""
+        obs, rewards, dones, extras = super().step(actions)
+        del extras["final_obs"]
+        return obs, rewards, dones, extras
+
+
 def make_runner(folder: pathlib.Path | None, cfg: RunnerCfg | None = None, env_seed: int = 0) -> OffPolicyRunner:
     """Build a runner on a small double integrator that fails and times out."""
-    env = DoubleIntegrator(num_envs=16, max_episode_length=15, failure_position=1.2, seed=env_seed)
-    return OffPolicyRunner(env, (cfg or make_cfg()).to_dict(), str(folder) if folder else None)
+    cfg = cfg or make_cfg()
+    env_class = Forgetful if cfg.algorithm.missing_final_obs == "drop" else DoubleIntegrator
+    env = env_class(num_envs=16, max_episode_length=15, failure_position=1.2, seed=env_seed)
+    return OffPolicyRunner(env, cfg.to_dict(), str(folder) if folder else None)
 
 
 def flat_state(value: object, path: str = "") -> dict[str, object]:
@@ -207,12 +219,65 @@ class TestDamage:
         runner.save(str(tmp_path / "other.pt"))
         (own,), (others,) = find_replays(path), find_replays(tmp_path / "other.pt")
         os.replace(others, own)
-        with pytest.raises(CheckpointError, match=r"does not belong.*leave 'replay' out"):
+        with pytest.raises(CheckpointError, match=r"does not belong.*load_cfg=\{'actor': True"):
             make_runner(None).load(str(path))
         own.unlink()
-        with pytest.raises(CheckpointError, match=r"cannot be loaded.*leave 'replay' out"):
-            make_runner(None).load(str(path))
+        fresh = make_runner(None)
+        with pytest.warns(UserWarning, match="without its replay"):
+            fresh.load(str(path))
+        assert len(fresh.alg.storage) == 0 and fresh.next_iteration == 2
         make_runner(None).load(str(path), load_cfg={"actor": True})
+
+
+class TestLoading:
+    """What loading leaves behind."""
+
+    def test_refused_replay_changes_nothing(self, tmp_path: pathlib.Path) -> None:
+        """A replay of another size is refused before the networks are touched."""
+        make_runner(tmp_path).learn(3)
+        other = make_runner(None, make_cfg(replay_size=16 * 20))
+        before = whole_state(other)
+        with pytest.raises(CheckpointError, match="saved replay holds 40 steps"):
+            other.load(str(tmp_path / "model_2.pt"))
+        assert differences(before, whole_state(other)) == []
+
+    def test_in_the_same_process_after_many_time_outs(self, tmp_path: pathlib.Path) -> None:
+        """The tables that grew while collecting, in inference mode, can be loaded into and written to."""
+        cfg = make_cfg(replay_size=16 * 400)
+        runner = make_runner(tmp_path, cfg)
+        runner.learn(50)
+        assert len(runner.alg.storage.timeout_table) > 256
+        runner.load(str(tmp_path / "model_49.pt"))
+        runner.learn(2)
+        runner.alg.eval_mode()
+        with torch.no_grad():
+            runner.env.step(torch.zeros(16, 1))
+
+    def test_rollback_cuts_the_replay(self, tmp_path: pathlib.Path) -> None:
+        """Going back in time without a replay does not join the newest row to an older state."""
+        cfg = small_cfg()
+        runner = make_runner(tmp_path, cfg)
+        runner.learn(5)
+        runner.load(str(tmp_path / "model_2.pt"))
+        assert runner.alg.storage.last_cut_step == runner.alg.storage.total_steps - 1
+
+    def test_environment_moved_in_between(self) -> None:
+        """Stepping the environment between two calls does not splice trajectories; merely learning on does not cut."""
+        runner = make_runner(None)
+        runner.learn(2)
+        runner.learn(1)
+        assert runner.alg.storage.last_cut_step == -1
+        runner.env.step(torch.zeros(16, 1))
+        runner.learn(1)
+        assert runner.alg.storage.last_cut_step == 3 * 8 - 1
+
+    def test_part_of_a_ring_makes_a_small_file(self, tmp_path: pathlib.Path) -> None:
+        """A nearly empty replay is not written with all its memory."""
+        cfg = make_cfg(replay_size=16 * 100_000)  # 27 MB
+        runner = make_runner(tmp_path, cfg)
+        runner.learn(1)
+        (replay,) = find_replays(tmp_path / "model_0.pt")
+        assert replay.stat().st_size < 200_000
 
 
 class TestSaving:
@@ -260,6 +325,22 @@ class TestSaving:
         resumed = make_runner(None)
         resumed.load(str(tmp_path / "model_2.pt"))
         assert len(resumed.alg.storage) == len(runner.alg.storage)
+
+    def test_unloadable_state_is_refused_at_once(self) -> None:
+        """An environment whose state could not be loaded again is told before training."""
+        runner = make_runner(None)
+        runner.env.state_dict = lambda: {"positions": np.zeros(3)}  # type: ignore[attr-defined]
+        with pytest.raises(CheckpointError, match=r"env/positions.*numpy.ndarray.*torch.as_tensor"):
+            runner.learn(1)
+        assert len(runner.alg.storage) == 0
+
+    def test_replays_of_similar_names(self, tmp_path: pathlib.Path) -> None:
+        """Saving 'run.pt' leaves the replay of 'run.v1.pt' alone."""
+        runner = make_runner(None)
+        runner.learn(1)
+        for name in ("run.v1.pt", "run.pt", "run.pt"):
+            runner.save(str(tmp_path / name))
+        assert len(find_replays(tmp_path / "run.v1.pt")) == len(find_replays(tmp_path / "run.pt")) == 1
 
     def test_retention(self, tmp_path: pathlib.Path) -> None:
         """The newest checkpoints stay, and one replay, the newest."""

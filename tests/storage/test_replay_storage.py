@@ -10,7 +10,7 @@ from scipy import stats
 from tensordict import TensorDict
 
 from rsl_rl_sac.storage import Batch, ReplayStorage
-from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError
+from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError, NonFiniteError
 
 GAMMA = 0.9
 
@@ -343,8 +343,29 @@ class TestStorage:
     def test_state_of_another_run(self) -> None:
         """State of other sizes is refused before anything is overwritten."""
         storage, other = Stream(2, 10).storage(8, 1), Stream(3, 10).storage(8, 1)
+        Stream(2, 10).add_to(storage, range(3))
+        before = storage.rewards.clone()
         with pytest.raises(CheckpointError, match="does not fit"):
             storage.load_state_dict(other.state_dict())
+        assert torch.equal(storage.rewards, before) and storage.total_steps == 3
+
+    def test_overflow_of_half_precision(self) -> None:
+        """An observation beyond the range of float16 is not stored as infinity."""
+        obs = TensorDict({"policy": torch.full((4, 6), 1e5)}, batch_size=[4])
+        storage = ReplayStorage(4, 80, obs, 1, 1, GAMMA, obs_dtype=torch.float16)
+        with pytest.raises(NonFiniteError, match=r"'policy'.*float16"):
+            storage.add(obs, torch.zeros(4, 1), torch.zeros(4), torch.zeros(4))
+        assert len(storage) == 0
+
+    def test_final_obs_that_is_not_finite(self) -> None:
+        """A poisoned final observation is named and not stored."""
+        stream = Stream(2, 10, 1.0)
+        stream.time_outs[:] = True
+        stream.final_obs[0, 1] = float("nan")
+        storage = stream.storage(8, 1)
+        with pytest.raises(NonFiniteError, match="final_obs"):
+            stream.add_to(storage, range(1))
+        assert len(storage) == 0
 
     def test_final_obs_without_a_group(self) -> None:
         """A final observation that lacks a group is an error that names it."""

@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from rsl_rl_sac.config import check_known_keys
 from rsl_rl_sac.models import Actor, CriticEnsemble
 from rsl_rl_sac.modules import SquashedGaussian
+from rsl_rl_sac.utils.errors import ConfigError
 
 
 def build_actor(
@@ -48,6 +49,8 @@ def build_critic(cfg: dict, obs: TensorDict, obs_groups: dict[str, list[str]], n
     if kwargs.get("distribution_cfg", ...) is None:  # what PPO's configurations say of their critic
         del kwargs["distribution_cfg"]
     check_known_keys(kwargs, inspect.signature(critic_class).parameters, "critic.")
+    if kwargs.get("num_critics", 1) < 1:
+        raise ConfigError(f"critic.num_critics must be at least 1, got {kwargs['num_critics']}.")
     return critic_class(obs, obs_groups, "critic", num_actions, **kwargs)
 
 
@@ -61,6 +64,12 @@ def _resolve(where: str, cfg: dict, replaced: type | None, default: type) -> tup
     model_class = _class_of(cfg)
     if model_class is None or model_class is replaced:
         model_class = default
-    known = set(inspect.signature(model_class).parameters) | {"distribution_cfg"}
-    check_known_keys(kwargs, known, where)
+    if not issubclass(model_class, default):
+        raise ConfigError(
+            f"{where}class_name must be '{default.__name__}' or a subclass, got '{model_class.__name__}'."
+        )
+    check_known_keys(kwargs, {*inspect.signature(model_class).parameters, "distribution_cfg"}, where)
+    hidden_dims = kwargs.get("hidden_dims", [1])
+    if not hidden_dims or any(not isinstance(size, int) or size < 1 for size in hidden_dims):
+        raise ConfigError(f"{where}hidden_dims must be a non-empty list of positive integers, got {hidden_dims!r}.")
     return model_class, kwargs

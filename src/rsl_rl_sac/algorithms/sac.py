@@ -22,8 +22,17 @@ from rsl_rl_sac.utils.allocator import reuse_large_allocations
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 
-METRICS = ("critic", "actor", "temperature", "critic_grad_norm", "actor_grad_norm", "alpha", "entropy", "q_value")
-"""What :meth:`SAC.update` reports, averaged over its gradient steps."""
+METRICS: tuple[str, ...] = (
+    "critic",
+    "actor",
+    "temperature",
+    "critic_grad_norm",
+    "actor_grad_norm",
+    "alpha",
+    "entropy",
+    "q_value",
+)
+"""What :meth:`SAC.update` reports, each averaged over the gradient steps that have it."""
 
 
 class SAC:
@@ -88,6 +97,7 @@ class SAC:
         self.rnd = None
         self._num_new_steps = 0
         self._last_obs: TensorDict | None = None
+        self._next_obs: TensorDict | None = None
         self._last_actions: torch.Tensor | None = None
 
     @property
@@ -104,6 +114,8 @@ class SAC:
 
     def act(self, obs: TensorDict) -> torch.Tensor:
         """Sample actions of the current policy."""
+        if self._next_obs is not None and not _same(obs, self._next_obs):
+            self.storage.cut()  # somebody stepped or reset the environment in between
         self._last_obs = obs
         actions = self.actor(obs, stochastic_output=True).detach()
         self._last_actions = actions
@@ -129,15 +141,17 @@ class SAC:
         time_outs = extras.get("time_outs")
         final_obs = extras.get("final_obs")
         needs_final_obs = final_obs is None and self.cfg.missing_final_obs == "error"
-        if needs_final_obs and time_outs is not None and bool((time_outs.to(dones.device) & (dones > 0)).any()):
+        if needs_final_obs and time_outs is not None and bool(((time_outs.to(dones.device) > 0) & (dones > 0)).any()):
             raise EnvContractError(
                 "An episode ended by time, but extras['final_obs'] is missing: the observation before the reset, which"
-                " the critic must bootstrap from. Wrap the environment in an adapter of rsl_rl_sac.envs that provides"
-                " it, or set algorithm.missing_final_obs to 'drop' to leave such transitions out."
+                " the critic must bootstrap from. Let the environment or an adapter around it provide it (see the"
+                " contract in docs/design.md), or set algorithm.missing_final_obs to 'drop' to leave such transitions"
+                " out."
             )
         self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs)
         self._num_new_steps += 1
         self._last_obs = self._last_actions = None
+        self._next_obs = obs
 
     def compute_returns(self, obs: TensorDict) -> None:
         """Do nothing: returns are computed from the replay when it is sampled."""
@@ -154,14 +168,15 @@ class SAC:
             return {}
         num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
         history = torch.zeros(num_steps, len(METRICS), device=self.device)
-        metrics = dict.fromkeys(METRICS, torch.zeros((), device=self.device))
+        counts: dict[str, int] = dict.fromkeys(METRICS, 0)
+        zero = torch.zeros((), device=self.device)
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
             updates_policy = self.num_updates % self.cfg.policy_update_frequency == 0
 
             critic_latent = self.critic.get_latent(batch.observations)
 
-            metrics |= self._update_critic(batch, critic_latent)
+            metrics = self._update_critic(batch, critic_latent)
             if updates_policy or self.cfg.auto_temperature:
                 with torch.set_grad_enabled(updates_policy):
                     actions, log_prob = self.actor.sample(self.actor.get_latent(batch.observations))
@@ -173,9 +188,12 @@ class SAC:
 
             self.num_updates += 1
             # Kept on the device: reading numbers at every step would make a GPU wait.
-            history[i] = torch.stack([metrics[name] for name in METRICS])
+            history[i] = torch.stack([metrics.get(name, zero) for name in METRICS])
+            for name in metrics:
+                counts[name] += 1
         self._check_finite(history)
-        return dict(zip(METRICS, history.mean(dim=0).tolist(), strict=True))
+        sums = dict(zip(METRICS, history.sum(dim=0).tolist(), strict=True))
+        return {name: sums[name] / count for name, count in counts.items() if count > 0}
 
     def _update_critic(self, batch: Batch, latent: torch.Tensor) -> dict[str, torch.Tensor]:
         """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
@@ -199,7 +217,7 @@ class SAC:
             surplus /= self.world_size
         self.log_alpha.grad = surplus  # the loss is linear in log alpha
         self.temperature_optimizer.step()
-        return {"temperature": loss}
+        return {"temperature": loss, "alpha": self.alpha}
 
     def _update_actor(
         self, latent: torch.Tensor, actions: torch.Tensor, log_prob: torch.Tensor
@@ -291,7 +309,11 @@ class SAC:
         """
         if "target_critic_state_dict" not in loaded_dict:
             raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
-        parts = load_cfg or {"actor": True, "critic": True, "optimizer": True, "iteration": True, "replay": True}
+        parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "replay"), True)
+        parts = parts if load_cfg is None else load_cfg
+        has_replay = bool(parts.get("replay")) and "replay_state_dict" in loaded_dict
+        if has_replay:
+            self.storage.check_state_dict(loaded_dict["replay_state_dict"])
         try:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
@@ -308,10 +330,13 @@ class SAC:
         if parts.get("iteration"):
             self.iteration = loaded_dict["counters"]["iteration"]
             self.num_updates = loaded_dict["counters"]["num_updates"]
-        if parts.get("replay") and "replay_state_dict" in loaded_dict:
+            self.last_saved_iteration = self.iteration
+        if has_replay:
             self.storage.load_state_dict(loaded_dict["replay_state_dict"])
-            if not loaded_dict.get("env_continues", False):
-                self.storage.cut()
+        if not (has_replay and loaded_dict.get("env_continues", False)):
+            self.storage.cut()
+        self._num_new_steps = 0
+        self._last_obs = self._last_actions = self._next_obs = None
         return bool(parts.get("iteration"))
 
     def broadcast_parameters(self) -> None:
@@ -327,8 +352,8 @@ class SAC:
                 torch.distributed.all_reduce(gradient)
                 gradient /= self.world_size
 
-    @staticmethod
-    def construct_algorithm(obs: TensorDict, env: VecEnv, cfg: dict, device: str) -> SAC:
+    @classmethod
+    def construct_algorithm(cls, obs: TensorDict, env: VecEnv, cfg: dict, device: str) -> SAC:
         """Build the algorithm from the configuration of a rsl_rl runner."""
         # Runners up to rsl_rl 5.4.2 read this key whatever the algorithm.
         cfg["algorithm"].setdefault("rnd_cfg", None)
@@ -349,7 +374,12 @@ class SAC:
             alg_cfg.gamma,
             alg_cfg.replay_device or device,
             getattr(torch, alg_cfg.replay_dtype),
-            seed=cfg.get("seed", 0),
+            seed=(cfg.get("seed") or 0) + (cfg.get("multi_gpu") or {}).get("global_rank", 0),
             action_dtype=getattr(torch, alg_cfg.replay_action_dtype),
         )
-        return SAC(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"))
+        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"))
+
+
+def _same(obs: TensorDict, expected: TensorDict) -> bool:
+    """Return whether observations are those that were expected; the same object costs no comparison."""
+    return obs is expected or all(torch.equal(obs[group], expected[group]) for group in expected.keys())  # noqa: SIM118

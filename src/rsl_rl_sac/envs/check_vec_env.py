@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
@@ -17,14 +19,15 @@ _ATTRIBUTES = ("num_envs", "num_actions", "max_episode_length", "episode_length_
 def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> None:
     """Step an environment with random actions inside its bounds and check the contract of this package.
 
-    Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step`` returns;
-    ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and shapes of the
-    observations, and different from the observation after the reset; observations that are not overwritten by the
-    next step; action bounds.
+    Half of the environments start near the end of their episode, so that time-outs are seen however soon random actions
+    make a robot fall. Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step``
+    returns; ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and
+    shapes of the observations, and different from the observation after the reset; observations that are not
+    overwritten by the next step; action bounds; and, if the environment has them, that ``load_state_dict`` undoes a step.
 
     Args:
         env: Environment. It is stepped, so use one made for the check.
-        num_steps: Steps to take; None takes one more than the longest episode, so that time-outs are seen.
+        num_steps: Steps to take; None takes one more than the longest episode, 200 at most.
         seed: Seed of the actions.
 
     Raises:
@@ -40,12 +43,16 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
         findings.add(str(error))
         low, high = -torch.ones(env.num_actions), torch.ones(env.num_actions)
     if num_steps is None:
-        num_steps = int(torch.as_tensor(env.max_episode_length).max()) + 1
+        num_steps = min(200, int(torch.as_tensor(env.max_episode_length).max()) + 1)
+    lengths = env.episode_length_buf.clone()
+    nearly_over = torch.as_tensor(env.max_episode_length, dtype=lengths.dtype, device=lengths.device) - 2
+    lengths[::2] = nearly_over.expand_as(lengths)[::2]
+    env.episode_length_buf = lengths
 
     generator = torch.Generator().manual_seed(seed)
     obs = env.get_observations()
     _check_observations(findings, "get_observations()", obs, env)
-    time_out_seen = False
+    time_out_seen = reports_time_outs = False
     for _ in range(num_steps):
         if findings.fatal:
             break
@@ -57,12 +64,15 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
         _check_observations(findings, "step()", next_obs, env)
         _check_vector(findings, "rewards", rewards, env.num_envs)
         _check_vector(findings, "dones", dones, env.num_envs)
+        reports_time_outs |= "time_outs" in extras
         time_out_seen |= _check_extras(findings, next_obs, dones, extras, env)
         obs = next_obs
-    if not time_out_seen and not findings.lines:
+    if not findings.fatal and hasattr(env, "state_dict") and hasattr(env, "load_state_dict"):
+        _check_state_dict(findings, env, low.expand(env.num_envs, -1).to(env.device))
+    if reports_time_outs and not time_out_seen and not findings.lines:
         findings.add(
             f"No time-out was seen in {num_steps} steps, so time_outs and final_obs could not be checked. Pass a larger"
-            " num_steps, or a shorter episode."
+            " num_steps, or set episode_length_buf to something that time-outs heed."
         )
     findings.raise_if_any(type(env).__name__)
 
@@ -126,9 +136,17 @@ def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, ext
             findings.add(f"extras['final_obs'] must hold group '{group}' in shape {tuple(value.shape)}.")
         elif not bool(torch.isfinite(final_obs[group][time_outs].float()).all()):
             findings.add(f"extras['final_obs']: group '{group}' holds NaN or infinite values.")
-        elif torch.equal(final_obs[group][time_outs], value[time_outs]):
-            findings.add(
-                f"extras['final_obs'] equals the observations after the reset in group '{group}': it must hold what the"
-                " environment looked like before."
-            )
+    groups = [group for group in obs.keys() if group in final_obs]  # noqa: SIM118
+    if groups and all(torch.equal(final_obs[group][time_outs], obs[group][time_outs]) for group in groups):
+        findings.add("extras['final_obs'] equals the observations after the reset: it must hold those before.")
     return True
+
+
+def _check_state_dict(findings: _Findings, env: VecEnv, actions: torch.Tensor) -> None:
+    """Check that a restored environment is where it was."""
+    state, before = copy.deepcopy(env.state_dict()), env.get_observations().clone()  # type: ignore[attr-defined]
+    env.step(actions)
+    env.load_state_dict(state)  # type: ignore[attr-defined]
+    after = env.get_observations()
+    if any(not torch.equal(before[group], after[group]) for group in before.keys()):  # noqa: SIM118
+        findings.add("load_state_dict() does not bring back the observations of the time of state_dict().")

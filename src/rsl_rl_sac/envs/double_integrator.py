@@ -63,7 +63,7 @@ class DoubleIntegrator(VecEnv):
         rewards = -self.cost(self.states, actions)
         transition, control = self.dynamics()
         self.states = self.states @ transition.T + actions @ control.T
-        self.episode_length_buf += 1
+        self.episode_length_buf = self.episode_length_buf + 1
         failures = self.states[:, 0].abs() > self.failure_position
         time_outs = (self.episode_length_buf >= self.max_episode_length) & ~failures
         dones = failures | time_outs
@@ -82,8 +82,8 @@ class DoubleIntegrator(VecEnv):
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.states = state_dict["states"].clone()
-        self.episode_length_buf = state_dict["episode_length_buf"].clone()
+        self.states = state_dict["states"].clone().to(self.device)
+        self.episode_length_buf = state_dict["episode_length_buf"].clone().to(self.device)
         self.generator.set_state(state_dict["generator"].cpu())
 
     def cost(self, states: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:

@@ -50,7 +50,7 @@ class CriticEnsemble(MLPModel):
         self.num_actions = num_actions
         super().__init__(obs, obs_groups, obs_set, 1, hidden_dims, activation, obs_normalization)
         others = [MLP(self._get_latent_dim(), 1, hidden_dims, activation) for _ in range(num_critics - 1)]
-        self.mlp = EnsembleMLP([self.mlp, *others], num_actions, layer_norm)  # type: ignore[reportArgumentType]
+        self.mlp = EnsembleMLP([self.mlp, *others], layer_norm)  # type: ignore[reportArgumentType]
 
     def forward(self, obs: TensorDict, actions: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return the values of all Q-functions, shape ``[N, batch]``."""

@@ -22,12 +22,11 @@ class EnsembleMLP(nn.Module):
     gradient with respect to the observation columns.
     """
 
-    def __init__(self, members: Sequence[nn.Sequential], num_actions: int, layer_norm: bool = False) -> None:
+    def __init__(self, members: Sequence[nn.Sequential], layer_norm: bool = False) -> None:
         """Stack the weights of the members.
 
         Args:
             members: Perceptrons of equal shape, for example rsl_rl's ``MLP``; their initial weights are kept.
-            num_actions: Number of trailing input columns that are actions.
             layer_norm: Whether to normalize every hidden layer before its activation.
         """
         super().__init__()

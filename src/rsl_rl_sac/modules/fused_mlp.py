@@ -4,8 +4,7 @@
 
 Written by hand because the activations of a small network cost as much as its matrix products when every one of them
 goes through memory of its own: here they are computed in place, forwards where the derivative allows it and backwards
-always. Against the same layers in plain autograd that saves the share of a gradient step that
-``benchmarks/ensemble.py`` prints.
+always. ``benchmarks/ensemble.py`` prints what that saves.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ _ACTIVATIONS: dict[type[nn.Module], _Activation] = {
 
 def can_fuse(activation: nn.Module) -> bool:
     """Return whether :func:`fused_mlp` knows the activation."""
-    return type(activation) in _ACTIVATIONS
+    return type(activation) in _ACTIVATIONS and getattr(activation, "alpha", 1.0) == 1.0
 
 
 def fused_mlp(

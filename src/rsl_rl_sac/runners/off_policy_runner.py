@@ -9,6 +9,7 @@ import os
 import pathlib
 import secrets
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
@@ -20,7 +21,14 @@ from rsl_rl.utils import check_nan
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
-from rsl_rl_sac.utils.checkpoint import find_checkpoints, find_replays, load_safely, replay_path, save_atomically
+from rsl_rl_sac.utils.checkpoint import (
+    check_plain,
+    find_checkpoints,
+    find_replays,
+    load_safely,
+    replay_path,
+    save_atomically,
+)
 from rsl_rl_sac.utils.errors import CheckpointError, NonFiniteError
 from rsl_rl_sac.utils.seeding import get_rng_state, seed_everything, set_rng_state
 
@@ -47,25 +55,29 @@ class OffPolicyRunner(OnPolicyRunner):
         """Construct the runner. The configuration is copied, not changed."""
         train_cfg = copy.deepcopy(train_cfg)
         if train_cfg.get("seed") is not None:
-            seed_everything(train_cfg["seed"])
+            seed_everything(train_cfg["seed"] + int(os.getenv("RANK", "0")))  # every process explores on its own
         super().__init__(env, train_cfg, log_dir, device)
         self.next_iteration = 0
         """Iteration that :meth:`learn` starts with."""
         self.last_checkpoint: str | None = None
         """Newest checkpoint that was saved or loaded."""
+        self._env_is_fresh = True
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train for a number of iterations.
 
         Args:
             num_learning_iterations: Number of iterations.
-            init_at_random_ep_len: Whether to start the environments at random points of their episodes. Only at the
-                beginning of a training: a resumed one goes on where it was.
+            init_at_random_ep_len: Whether to start the environments at random points of their episodes. Environments
+                that go on, in a second call or restored by :meth:`load`, are left where they are.
         """
-        if init_at_random_ep_len and self.next_iteration == 0:
+        if init_at_random_ep_len and self._env_is_fresh:
             self.env.episode_length_buf = torch.randint_like(
                 self.env.episode_length_buf, high=int(self.env.max_episode_length)
             )
+        self._env_is_fresh = False
+        if hasattr(self.env, "state_dict"):
+            check_plain(self.env.state_dict(), "env")  # now, not at the first save
         obs = self.env.get_observations().to(self.device)
         self.alg.train_mode()
         if self.is_distributed:
@@ -119,7 +131,8 @@ class OffPolicyRunner(OnPolicyRunner):
             if old != replay_path(path, token):
                 old.unlink(missing_ok=True)
         self.last_checkpoint = str(path)
-        self.logger.save_model(path, self.current_learning_iteration)
+        if getattr(self.logger, "writer", None) is not None:  # rsl_rl 5.0.1 has none before learn()
+            self.logger.save_model(path, self.current_learning_iteration)
 
     def load(
         self, path: str, load_cfg: dict | None = None, strict: bool = True, map_location: str | None = None
@@ -134,15 +147,18 @@ class OffPolicyRunner(OnPolicyRunner):
             map_location: Device to load to.
 
         Raises:
-            CheckpointError: If the checkpoint is damaged, unsafe, of another run, or its replay is missing. Nothing
-                has been changed then, unless the networks differ in shape.
+            CheckpointError: If the checkpoint is damaged, unsafe or of another run. Nothing has been changed then,
+                unless the networks differ in shape.
         """
-        state = load_safely(path, map_location or self.device)
+        # To the CPU first: the state of the environment and the replay belong elsewhere than the learner.
+        state = load_safely(path, map_location or "cpu")
         if "iter" not in state:
             raise CheckpointError(f"'{path}' is not a checkpoint of a runner.")
         wants_replay = load_cfg is None or bool(load_cfg.get("replay"))
         if wants_replay and "replay_token" in state:
-            state["replay_state_dict"] = self._load_replay(path, state["replay_token"])
+            replay = self._load_replay(path, state["replay_token"])
+            if replay is not None:
+                state["replay_state_dict"] = replay
         resumes = load_cfg is None and "runner" in state
         state["env_continues"] = resumes and "env" in state["runner"] and hasattr(self.env, "load_state_dict")
         if self.alg.load(state, load_cfg, strict):
@@ -153,12 +169,17 @@ class OffPolicyRunner(OnPolicyRunner):
         self.last_checkpoint = str(path)
         return state["infos"]
 
-    def _load_replay(self, path: str, token: str) -> dict:
-        skip = "To go on with an empty replay, leave 'replay' out of load_cfg."
+    def _load_replay(self, path: str, token: str) -> dict | None:
+        """Load the replay of a checkpoint, None if the file is gone, as it is for all but the newest checkpoint."""
+        parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
+        skip = f"To go on without it, delete that file or pass load_cfg={parts}."
         if not (isinstance(token, str) and token.isalnum()):  # it becomes part of a file name
             raise CheckpointError(f"'{path}' names its replay in a way this package does not.")
+        if not replay_path(path, token).exists():
+            warnings.warn(f"'{path}' is loaded without its replay, which is gone: not an exact resume.", stacklevel=3)
+            return None
         try:
-            replay = load_safely(replay_path(path, token), self.alg.storage.device)
+            replay = load_safely(replay_path(path, token), "cpu")
         except CheckpointError as error:
             raise CheckpointError(f"The replay of '{path}' cannot be loaded: {error} {skip}") from error
         if replay.get("token") != token:
@@ -170,16 +191,15 @@ class OffPolicyRunner(OnPolicyRunner):
         folder = pathlib.Path(self.logger.log_dir)  # type: ignore[arg-type]
         path = folder / f"model_{self.current_learning_iteration}.pt"
         self.save(str(path))
+        # Newer ones, of a run that this one was rolled back from, are not ours to delete.
         checkpoints = find_checkpoints(folder)
-        keep = self.cfg.get("keep_checkpoints", 0) or len(checkpoints)
-        for old in checkpoints:
-            if old != path:
-                # The replay is large and only the newest checkpoint is resumed from.
-                for replay in find_replays(old):
-                    replay.unlink(missing_ok=True)
-        for old in checkpoints[:-keep]:
-            if old != path:
-                old.unlink(missing_ok=True)
+        older = checkpoints[: checkpoints.index(path)]
+        for old in older:
+            for replay in find_replays(old):  # it is large, and only the newest checkpoint is resumed from
+                replay.unlink(missing_ok=True)
+        keep = self.cfg.get("keep_checkpoints", 0)
+        for old in older[: len(older) + 1 - keep] if keep > 0 else []:
+            old.unlink(missing_ok=True)
 
     def _state_dict(self) -> dict:
         """Return the state of everything but the algorithm: generators, logger, environment."""
@@ -196,13 +216,14 @@ class OffPolicyRunner(OnPolicyRunner):
     def _load_state_dict(self, state: dict) -> None:
         for name, value in state["logger_tensors"].items():
             if value.shape == getattr(self.logger, name).shape:
-                setattr(self.logger, name, value.clone())
+                setattr(self.logger, name, value.clone().to(self.device))
         for name, values in state["logger_queues"].items():
             setattr(self.logger, name, deque(values, maxlen=getattr(self.logger, name).maxlen))
         for name, value in state["logger_numbers"].items():
             setattr(self.logger, name, value)
         if "env" in state and hasattr(self.env, "load_state_dict"):
             self.env.load_state_dict(state["env"])
+            self._env_is_fresh = False
         set_rng_state(state["rng"])
 
     def _log(

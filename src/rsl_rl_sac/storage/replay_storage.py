@@ -11,7 +11,7 @@ import torch
 from tensordict import TensorDict
 
 from rsl_rl_sac.storage.timeout_table import TimeoutTable
-from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, EnvContractError
+from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, EnvContractError, NonFiniteError
 
 _DONE = 1
 """Flag of a transition that ended its episode, by failure or by time."""
@@ -165,6 +165,8 @@ class ReplayStorage:
             self.timeout_table.expire((self.total_steps - self.num_steps + 1) * self.num_envs)
         for group, values in self.observations.items():
             values[row] = obs[group]
+            if values.dtype == torch.float16:
+                _check_finite(group, values[row], "an observation does not fit into float16; use bfloat16")
         self.actions[row] = actions
         self.rewards[row] = rewards
         dones = dones.to(self.device) > 0
@@ -186,6 +188,8 @@ class ReplayStorage:
         if missing:
             raise EnvContractError(f"extras['final_obs'] has no group {missing}, which the observations have.")
         rows = {group: final_obs[group].to(self.device)[envs] for group in self.observations}
+        for group, values in rows.items():
+            _check_finite(group, values, "extras['final_obs'] holds NaN or infinite values")
         self.timeout_table.append(self.total_steps * self.num_envs + envs, rows)
 
     def cut(self) -> None:
@@ -298,11 +302,16 @@ class ReplayStorage:
     def state_dict(self) -> dict:
         """Return the filled part of the ring, the time-out table and the generator, as tensors and numbers."""
         filled = min(self.total_steps, self.num_steps)
+
+        def part(values: torch.Tensor) -> torch.Tensor:
+            # A file holds the whole memory behind a view, so a part of the ring is copied.
+            return values if filled == self.num_steps else values[:filled].clone()
+
         return {
-            "observations": {group: values[:filled] for group, values in self.observations.items()},
-            "actions": self.actions[:filled],
-            "rewards": self.rewards[:filled],
-            "flags": self.flags[:filled],
+            "observations": {group: part(values) for group, values in self.observations.items()},
+            "actions": part(self.actions),
+            "rewards": part(self.rewards),
+            "flags": part(self.flags),
             "timeout_table": self.timeout_table.state_dict(),
             "generator": self.generator.get_state(),
             "total_steps": self.total_steps,
@@ -310,14 +319,14 @@ class ReplayStorage:
             "last_cut_step": self.last_cut_step,
         }
 
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Restore what :meth:`state_dict` returned, for a ring of the same size and the same observations."""
-        for name, mine in self.state_dict()["observations"].items():
-            theirs = state_dict["observations"].get(name)
+    def check_state_dict(self, state_dict: dict) -> None:
+        """Raise an error if a state is not one of a ring of the same size with the same observations."""
+        for group, mine in self.observations.items():
+            theirs = state_dict["observations"].get(group)
             if theirs is None or theirs.shape[1:] != mine.shape[1:]:
                 found = "none" if theirs is None else tuple(theirs.shape[1:])
                 raise CheckpointError(
-                    f"The saved replay does not fit: observation group '{name}' has shape {found} per step (num_envs,"
+                    f"The saved replay does not fit: observation group '{group}' has shape {found} per step (num_envs,"
                     f" size), this run has {tuple(mine.shape[1:])}."
                 )
         if state_dict["num_steps"] != self.num_steps or state_dict["actions"].shape[1:] != self.actions.shape[1:]:
@@ -325,12 +334,22 @@ class ReplayStorage:
                 f"The saved replay holds {state_dict['num_steps']} steps of {tuple(state_dict['actions'].shape[1:])}"
                 f" (num_envs, num_actions), this run has {self.num_steps} of {tuple(self.actions.shape[1:])}."
             )
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Restore what :meth:`state_dict` returned, for a ring of the same size and the same observations."""
+        self.check_state_dict(state_dict)
         filled = state_dict["actions"].shape[0]
-        for name, values in self.observations.items():
-            values[:filled] = state_dict["observations"][name]
+        for group, values in self.observations.items():
+            values[:filled] = state_dict["observations"][group]
         for name in ("actions", "rewards", "flags"):
             getattr(self, name)[:filled] = state_dict[name]
         self.timeout_table.load_state_dict(state_dict["timeout_table"])
-        self.generator.set_state(state_dict["generator"].cpu())
+        if state_dict["generator"].shape == self.generator.get_state().shape:  # that of a GPU differs from a CPU's
+            self.generator.set_state(state_dict["generator"].cpu())
         self.total_steps = state_dict["total_steps"]
         self.last_cut_step = state_dict["last_cut_step"]
+
+
+def _check_finite(group: str, values: torch.Tensor, what: str) -> None:
+    if values.dtype.is_floating_point and not bool(torch.isfinite(values).all()):
+        raise NonFiniteError(f"In observation group '{group}' {what}.")

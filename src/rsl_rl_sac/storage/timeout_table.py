@@ -63,7 +63,10 @@ class TimeoutTable:
     def state_dict(self) -> dict:
         """Return the live rows."""
         live = slice(self._start, self._end)
-        return {"keys": self.keys[live], "rows": {group: rows[live] for group, rows in self.rows.items()}}
+        return {
+            "keys": self.keys[live].clone(),
+            "rows": {group: rows[live].clone() for group, rows in self.rows.items()},
+        }
 
     def load_state_dict(self, state_dict: dict) -> None:
         """Replace the contents by saved rows."""
@@ -78,8 +81,10 @@ class TimeoutTable:
         live = slice(self._start, self._end)
         self._end = len(self)
         self._start = 0
-        self.keys = _moved_to_front(self.keys, live, capacity)
-        self.rows = {group: _moved_to_front(rows, live, capacity) for group, rows in self.rows.items()}
+        # Runners collect in inference mode; tensors made there could not be written to outside of it.
+        with torch.inference_mode(False):
+            self.keys = _moved_to_front(self.keys, live, capacity)
+            self.rows = {group: _moved_to_front(rows, live, capacity) for group, rows in self.rows.items()}
 
 
 def _moved_to_front(rows: torch.Tensor, live: slice, capacity: int) -> torch.Tensor:

@@ -15,8 +15,8 @@ def reuse_large_allocations() -> bool:
     """Let glibc keep large freed blocks in the process instead of giving them back to the system.
 
     By default every tensor above 128 kB to 32 MB is a fresh mapping whose pages fault in one by one, at every
-    gradient step. See the allocator rows of ``benchmarks/learner.py`` for what that costs. The price is that the
-    process keeps its peak memory. Does nothing where there is no glibc.
+    gradient step; ``benchmarks/learner.py --keep-malloc`` runs that way. The price is that the process keeps its peak
+    memory. Does nothing where there is no glibc.
 
     Returns:
         Whether the setting was taken.

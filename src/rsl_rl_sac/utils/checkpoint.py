@@ -23,7 +23,11 @@ def save_atomically(content: object, path: str | os.PathLike) -> None:
     """Write a file so that a crash at any moment leaves the old file or the new one, whole.
 
     The content goes to a temporary file in the same folder, is flushed to the disk, and only then takes the name.
+
+    Raises:
+        CheckpointError: If the content could not be loaded again.
     """
+    check_plain(content)
     path = pathlib.Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -38,6 +42,22 @@ def save_atomically(content: object, path: str | os.PathLike) -> None:
             os.unlink(temporary)
         raise
     _fsync_folder(path.parent)
+
+
+def check_plain(content: object, where: str = "") -> None:
+    """Raise an error that names the first value which :func:`load_safely` would refuse later."""
+    if isinstance(content, dict):
+        for key, value in content.items():
+            check_plain(value, f"{where}/{key}")
+    elif isinstance(content, list | tuple):
+        for index, value in enumerate(content):
+            check_plain(value, f"{where}/{index}")
+    elif not (content is None or type(content) in (bool, int, float, str) or isinstance(content, torch.Tensor)):
+        kind = f"{type(content).__module__}.{type(content).__name__}"
+        raise CheckpointError(
+            f"A checkpoint holds tensors, numbers, strings, lists and dictionaries only, but '{where}' is a {kind}."
+            " Convert it, for example with torch.as_tensor()."
+        )
 
 
 def load_safely(path: str | os.PathLike, map_location: str | torch.device | None = None) -> dict:
@@ -84,7 +104,8 @@ def replay_path(path: str | os.PathLike, token: str) -> pathlib.Path:
 def find_replays(path: str | os.PathLike) -> list[pathlib.Path]:
     """Return all files that hold a replay of a checkpoint."""
     path = pathlib.Path(path)
-    return list(path.parent.glob(f"{path.stem}.*.replay.pt"))
+    name = re.compile(re.escape(path.stem) + r"\.[0-9a-f]{8}\.replay\.pt")
+    return [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
 
 
 def _alternative(path: pathlib.Path) -> str:

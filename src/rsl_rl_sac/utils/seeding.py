@@ -36,5 +36,5 @@ def set_rng_state(state: dict) -> None:
     name, keys, position, has_gauss, cached = state["numpy"]
     np.random.set_state((name, keys.cpu().numpy().astype(np.uint32), position, has_gauss, cached))
     torch.set_rng_state(state["torch"].cpu())
-    if state["cuda"] and torch.cuda.is_available():
-        torch.cuda.set_rng_state_all([generator.cpu() for generator in state["cuda"]])
+    for device, generator in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):
+        torch.cuda.set_rng_state(generator.cpu(), device)
