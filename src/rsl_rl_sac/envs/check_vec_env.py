@@ -23,7 +23,7 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
     make a robot fall. Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step``
     returns; ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and
     shapes of the observations, and different from the observation after the reset; observations that are not
-    overwritten by the next step; action bounds; and, if the environment has them, that ``load_state_dict`` undoes a step.
+    overwritten by the next step; action bounds; and ``load_state_dict``, if there is one.
 
     Args:
         env: Environment. It is stepped, so use one made for the check.
