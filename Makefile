@@ -32,10 +32,11 @@ compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_r
 compat-%: $(VENV)-rsl-rl-%/.ready
 	$(VENV)-rsl-rl-$*/bin/python -m pytest
 
-benchmark: $(VENV)-benchmark/.ready  ## Measure the learner and the replay (about 15 minutes, on an idle machine)
+benchmark: $(VENV)-benchmark/.ready  ## Measure the learner and the replay (about 10 minutes, on an idle machine)
 	$(VENV)-benchmark/bin/python benchmarks/learner.py
 	$(VENV)-benchmark/bin/python benchmarks/replay.py
 	$(VENV)-benchmark/bin/python benchmarks/ensemble.py
+	$(VENV)-benchmark/bin/python benchmarks/profile_step.py
 
 clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*
