@@ -279,8 +279,8 @@ class SACCfg(_Cfg):
 
 
 @dataclass
-class RunnerCfg(_Cfg):
-    """A training run with SAC."""
+class BaseRunnerCfg(_Cfg):
+    """What runs of all algorithms have in common."""
 
     seed: int = 0
     """Seed of every random generator."""
@@ -297,9 +297,6 @@ class RunnerCfg(_Cfg):
     save_interval: int = 50
     """Iterations between checkpoints."""
 
-    keep_checkpoints: int = 0
-    """Number of newest checkpoints to keep; 0 keeps all."""
-
     experiment_name: str = "sac"
     """Name of the experiment."""
 
@@ -315,6 +312,20 @@ class RunnerCfg(_Cfg):
     obs_groups: dict[str, list[str]] = field(default_factory=lambda: {"actor": ["policy"], "critic": ["policy"]})
     """Observation groups of the actor and of the critics."""
 
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("num_envs", "num_steps_per_env", "max_iterations", "save_interval"):
+            _check_int(self, name, 1)
+        _check_int(self, "seed", 0)
+
+
+@dataclass
+class RunnerCfg(BaseRunnerCfg):
+    """A training run with SAC."""
+
+    keep_checkpoints: int = 0
+    """Number of newest checkpoints to keep; 0 keeps all."""
+
     actor: ActorCfg = field(default_factory=ActorCfg)
     """Policy network."""
 
@@ -326,10 +337,8 @@ class RunnerCfg(_Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        for name in ("num_envs", "num_steps_per_env", "max_iterations", "save_interval"):
-            _check_int(self, name, 1)
+        super().__post_init__()
         _check_int(self, "keep_checkpoints", 0)
-        _check_int(self, "seed", 0)
 
 
 @dataclass
@@ -409,38 +418,11 @@ _PPO_KEYS = {f.name for f in fields(PPOCfg)} - {f.name for f in fields(SACCfg)}
 
 
 @dataclass
-class PPORunnerCfg(_Cfg):
+class PPORunnerCfg(BaseRunnerCfg):
     """A training run with rsl_rl's PPO, for comparison."""
-
-    seed: int = 0
-    """Seed of every random generator."""
-
-    num_envs: int = 8192
-    """Number of environments, for those who build the environment from this configuration."""
-
-    num_steps_per_env: int = 24
-    """Vector steps per iteration."""
-
-    max_iterations: int = 800
-    """Iterations of the run."""
-
-    save_interval: int = 50
-    """Iterations between checkpoints."""
 
     experiment_name: str = "ppo"
     """Name of the experiment."""
-
-    run_name: str = ""
-    """Name of the run."""
-
-    logger: str | dict = "tensorboard"
-    """rsl_rl's log writer: ``tensorboard``, or a dictionary with a ``class_name``."""
-
-    check_for_nan: bool = True
-    """Whether to check what the environment returns."""
-
-    obs_groups: dict[str, list[str]] = field(default_factory=lambda: {"actor": ["policy"], "critic": ["policy"]})
-    """Observation groups of the actor and of the critic."""
 
     actor: PPOModelCfg = field(
         default_factory=lambda: PPOModelCfg(
