@@ -173,7 +173,6 @@ class SAC:
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
             updates_policy = self.num_updates % self.cfg.policy_update_frequency == 0
-
             critic_latent = self.critic.get_latent(batch.observations)
 
             metrics = self._update_critic(batch, critic_latent)
