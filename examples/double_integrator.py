@@ -43,7 +43,12 @@ def main() -> None:
     parser.add_argument("--iterations", type=int, default=110, help="training iterations")
     parser.add_argument("--folder", type=pathlib.Path, default="logs/double_integrator", help="where results go")
     args = parser.parse_args()
-    args.folder.mkdir(parents=True, exist_ok=True)
+    if args.iterations < 1:
+        parser.error(f"--iterations must be at least 1, got {args.iterations}")
+    try:
+        args.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        parser.error(f"--folder {args.folder} cannot be made: {error.strerror}")
 
     check_vec_env(DoubleIntegrator(num_envs=8))
     print("The environment fulfils the contract. Training SAC on 64 point masses ...")

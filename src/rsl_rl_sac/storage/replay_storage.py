@@ -23,7 +23,7 @@ _CUT = 4
 """Flag of a transition whose next observation is unknown: it can be neither sampled nor passed by a window."""
 
 _WINDOWS_AT_ONCE = 1 << 20
-"""Windows whose returns are computed together: 24 MB of scratch per step of the window."""
+"""Windows whose returns are computed together, which bounds the scratch memory (an index alone takes 8 bytes each)."""
 
 
 @dataclass

@@ -14,8 +14,8 @@ import torch.nn as nn
 class FlatParameters:
     """The parameters of a network, laid out in one vector of which they become views.
 
-    Adam, gradient clipping, the target update and the average over processes are then one operation each. For a
-    network of eight tensors on a CPU that takes a third of the time that it takes tensor by tensor.
+    Adam, gradient clipping, the target update and the average over processes are then one operation each. At size S
+    on two cores, clipping eight tensors one by one took 0.3 ms; the vector takes half of that.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
