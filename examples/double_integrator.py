@@ -70,7 +70,7 @@ def main() -> None:
     print(f"\n{'policy':<26}{'discounted cost':>16}{'over optimum':>14}")
     for name, cost in rows:
         print(f"{name:<26}{cost:>16.3f}{cost / optimum - 1:>13.1%}")
-    print(f"\nWritten to {args.folder}: curve.csv, curve.png, policy.onnx")
+    print(f"\nWritten to {args.folder}: curve.csv, curve.png, policy.onnx (its weights are in policy.onnx.data)")
 
 
 def make_cfg(seed: int) -> RunnerCfg:
