@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""The command line."""
+
+from .main import main
+
+__all__ = ["main"]

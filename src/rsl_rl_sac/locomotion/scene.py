@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Build the MuJoCo model of a robot on its terrain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mujoco
+import numpy as np
+
+from rsl_rl_sac.locomotion.robot import Robot
+from rsl_rl_sac.locomotion.terrain import Terrain
+
+FRICTION = 0.8
+"""Sliding friction. Isaac Lab has 0.8 static and 0.6 dynamic; MuJoCo has one coefficient, and a foot that holds is
+what walking depends on."""
+
+
+@dataclass(frozen=True)
+class PhysicsCfg:
+    """Settings of the physics."""
+
+    time_step: float = 0.005
+    """Seconds per physics step."""
+    decimation: int = 4
+    """Physics steps per control step."""
+    cone: str = "pyramidal"
+    """Friction cone: ``pyramidal`` or ``elliptic``."""
+    impratio: float = 10.0
+    """Ratio of the impedance of friction to that of normal force; higher lets standing feet creep less."""
+    solver_iterations: int = 10
+    """Cap of the Newton solver's iterations."""
+    line_search_iterations: int = 20
+    """Cap of the solver's line search."""
+    tolerance: float = 1e-8
+    """Improvement of the cost below which the solver stops."""
+
+
+def build_spec(robot: Robot, terrain: Terrain | None = None, cfg: PhysicsCfg | None = None) -> mujoco.MjSpec:
+    """Return the model of a robot on a terrain, as a specification that can still be changed.
+
+    Actuators and torque sensors are in the order of :attr:`Robot.joint_names`; the joints themselves follow the
+    kinematic tree. The sensors are, in this order: the torque of every joint (``torque/JOINT``) and the net contact
+    force on every link a task reads (``contact/LINK``).
+
+    Args:
+        robot: Robot.
+        terrain: Rough terrain; None is a plane.
+        cfg: Settings of the physics.
+    """
+    cfg = cfg or PhysicsCfg()
+    spec = mujoco.MjSpec()
+    spec.modelname = robot.name
+    spec.compiler.degree = False
+    spec.compiler.autolimits = True
+    option = spec.option
+    option.timestep = cfg.time_step
+    option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC if cfg.cone == "elliptic" else mujoco.mjtCone.mjCONE_PYRAMIDAL
+    option.impratio = cfg.impratio
+    option.iterations = cfg.solver_iterations
+    option.ls_iterations = cfg.line_search_iterations
+    option.tolerance = cfg.tolerance
+    # DC motors are explicit in Isaac Lab too; PD drives with damping 10 on a finger need an implicit integrator.
+    explicit = robot.actuators[0].model == "dc_motor"
+    option.integrator = mujoco.mjtIntegrator.mjINT_EULER if explicit else mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    # A diverged state must stay visible, so that the environment can reset it and count it.
+    option.disableflags |= mujoco.mjtDisableBit.mjDSBL_AUTORESET
+    _add_ground(spec, terrain)
+    _add_bodies(spec, robot)
+    _add_actuators(spec, robot)
+    _add_sensors(spec, robot)
+    _add_looks(spec, robot)
+    return spec
+
+
+def compile_model(robot: Robot, spec: mujoco.MjSpec) -> mujoco.MjModel:
+    """Compile a specification of :func:`build_spec`."""
+    model = spec.compile()
+    # The compiler takes a positive velocity coefficient beside a position gain for a damping ratio, so it is set here.
+    for i, name in enumerate(robot.joint_names):
+        actuator = robot.actuator_of(name)
+        slope = actuator.saturation_effort / actuator.velocity_limit if actuator.model == "dc_motor" else 0.0
+        model.actuator_biasprm[i, 2] = slope - actuator.damping
+    return model
+
+
+def sensor_links(robot: Robot) -> list[str]:
+    """Return the links with a contact sensor: feet, then those that end the episode, then undesired ones."""
+    return list(dict.fromkeys([*robot.foot_links, *robot.termination_links, *robot.undesired_contact_links]))
+
+
+def joint_addresses(robot: Robot, model: mujoco.MjModel) -> tuple[np.ndarray, np.ndarray]:
+    """Return where each joint of :attr:`Robot.joint_names` is in ``qpos`` and in ``qvel``."""
+    joints = [model.joint(name) for name in robot.joint_names]
+    return np.array([joint.qposadr[0] for joint in joints]), np.array([joint.dofadr[0] for joint in joints])
+
+
+def _add_ground(spec: mujoco.MjSpec, terrain: Terrain | None) -> None:
+    # Contacts with the terrain only: the robot's shapes neither offer (contype) nor take part with each other.
+    if terrain is not None:
+        terrain.add_to(spec, friction=FRICTION)
+        return
+    spec.worldbody.add_geom(
+        name="terrain",
+        type=mujoco.mjtGeom.mjGEOM_PLANE,
+        size=[0.0, 0.0, 1.0],
+        contype=1,
+        conaffinity=0,
+        friction=[FRICTION, 0.005, 0.0001],
+        material="ground",
+    )
+
+
+def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
+    bodies = {}
+    for data in robot.bodies:
+        parent = spec.worldbody if data.parent is None else bodies[data.parent]
+        body = parent.add_body(name=data.name, pos=data.pos, quat=data.quat)
+        bodies[data.name] = body
+        body.mass, body.ipos, body.fullinertia, body.explicitinertial = data.mass, data.com, data.inertia, True
+        if data.joint is None:
+            body.pos = [0.0, 0.0, robot.base_height]
+            body.add_freejoint(name="base")
+        else:
+            actuator = robot.actuator_of(data.joint.name)
+            joint = body.add_joint(
+                name=data.joint.name,
+                type=mujoco.mjtJoint.mjJNT_HINGE,
+                axis=data.joint.axis,
+                range=data.joint.range,
+                armature=actuator.armature,
+            )
+            joint.actfrcrange = [-actuator.effort_limit, actuator.effort_limit]
+        for i, shape in enumerate(data.shapes):
+            size = [*shape.size, 0.0, 0.0][:3]
+            foot = robot.link_of(data, shape) in robot.foot_links
+            body.add_geom(
+                name=f"{data.name}/{i}",
+                type=getattr(mujoco.mjtGeom, f"mjGEOM_{shape.type.upper()}"),
+                size=size,
+                pos=shape.pos,
+                quat=shape.quat,
+                contype=0,
+                conaffinity=1,
+                friction=[FRICTION, 0.005, 0.0001],
+                material="foot" if foot else "robot",
+            )
+
+
+def _add_actuators(spec: mujoco.MjSpec, robot: Robot) -> None:
+    """Add one actuator per joint, whose control is the position target, and what the limits of DC motors need.
+
+    A DC motor with stall torque S, no-load speed V and continuous limit E clips the PD torque t at joint speed v to
+    ``[S (-1 - v / V), S (1 - v / V)]`` and to ``[-E, E]``. MuJoCo has constant limits only, but ``clip(t, -S - S v / V,
+    S - S v / V) = clip(t + S v / V, -S, S) - S v / V``: one actuator with a constant limit for the first part, one that
+    only damps for the second, and the joint's own limit for E. That is exact and runs in MuJoCo's C code.
+    """
+    for name in robot.joint_names:
+        actuator = robot.actuator_of(name)
+        motor = actuator.model == "dc_motor"
+        limit = actuator.saturation_effort if motor else actuator.effort_limit
+        drive = spec.add_actuator(name=name, target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+        drive.gaintype, drive.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+        drive.gainprm[0] = actuator.stiffness
+        drive.biasprm[1] = -actuator.stiffness
+        drive.forcerange = [-limit, limit]
+    for name in robot.joint_names:
+        actuator = robot.actuator_of(name)
+        if actuator.model == "dc_motor":
+            damper = spec.add_actuator(name=f"{name}/speed_limit", target=name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
+            damper.gaintype, damper.biastype = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtBias.mjBIAS_AFFINE
+            damper.gainprm[0] = 0.0
+            damper.biasprm[2] = -actuator.saturation_effort / actuator.velocity_limit
+
+
+def _add_sensors(spec: mujoco.MjSpec, robot: Robot) -> None:
+    for name in robot.joint_names:
+        spec.add_sensor(
+            name=f"torque/{name}",
+            type=mujoco.mjtSensor.mjSENS_JOINTACTFRC,
+            objtype=mujoco.mjtObj.mjOBJ_JOINT,
+            objname=name,
+        )
+    for link in sensor_links(robot):
+        objtype, objname = _contact_object(robot, link)
+        sensor = spec.add_sensor(
+            name=f"contact/{link}", type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=objtype, objname=objname
+        )
+        # Data: the force alone (bit 1). Reduction 3: the net force over all contacts, in the world frame. One slot.
+        sensor.intprm[:3] = [1 << mujoco.mjtConDataField.mjCONDATA_FORCE.value, 3, 1]
+
+
+def _contact_object(robot: Robot, link: str) -> tuple[mujoco.mjtObj, str]:
+    """Return what a link's contact sensor watches: a whole body or one of its shapes."""
+    body = next(body for body in robot.bodies if any(robot.link_of(body, shape) == link for shape in body.shapes))
+    shapes = [i for i, shape in enumerate(body.shapes) if robot.link_of(body, shape) == link]
+    if len(shapes) == len(body.shapes):
+        return mujoco.mjtObj.mjOBJ_BODY, body.name
+    return mujoco.mjtObj.mjOBJ_GEOM, f"{body.name}/{shapes[0]}"
+
+
+def _add_looks(spec: mujoco.MjSpec, robot: Robot) -> None:
+    """Add materials, light and sky, which the physics does not see."""
+    spec.add_texture(
+        name="sky",
+        type=mujoco.mjtTexture.mjTEXTURE_SKYBOX,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_GRADIENT,
+        rgb1=[0.75, 0.85, 0.95],
+        rgb2=[1.0, 1.0, 1.0],
+        width=64,
+        height=384,
+    )
+    spec.add_texture(
+        name="checker",
+        type=mujoco.mjtTexture.mjTEXTURE_2D,
+        builtin=mujoco.mjtBuiltin.mjBUILTIN_CHECKER,
+        rgb1=[0.62, 0.66, 0.70],
+        rgb2=[0.54, 0.58, 0.62],
+        width=128,
+        height=128,
+    )
+    ground = spec.add_material(name="ground", texrepeat=[1.0, 1.0], texuniform=True, specular=0.1, shininess=0.1)
+    ground.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
+    spec.add_material(name="robot", rgba=[0.25, 0.27, 0.30, 1.0], specular=0.4)
+    spec.add_material(name="foot", rgba=[0.85, 0.35, 0.10, 1.0])
+    # The size of the picture, not of the terrain: near and far planes and shadows are scaled by it.
+    spec.stat.extent = 3.0
+    spec.body(robot.base.name).add_light(
+        pos=[0.0, 0.0, 4.0],
+        dir=[0.3, 0.2, -1.0],
+        mode=mujoco.mjtCamLight.mjCAMLIGHT_TRACK,
+        type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL,
+        castshadow=True,
+    )
