@@ -169,10 +169,19 @@ class CriticCfg(_Cfg):
     layer_norm: bool = False
     """Whether to normalize every hidden layer before its activation."""
 
+    num_atoms: int = 1
+    """Atoms of each Q-function's distribution; 1 regresses the value, as the paper does, 51 to 101 classify it."""
+
+    value_range: tuple[float, float] = (-10.0, 30.0)
+    """Values of the first and the last atom, after ``algorithm.reward_scale``."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         _check_hidden_dims(self)
         _check_int(self, "num_critics", 1)
+        _check_int(self, "num_atoms", 1)
+        low, high = self.value_range
+        _check(low < high, "value_range", self.value_range, "two numbers, low < high")
 
 
 @dataclass
@@ -227,6 +236,15 @@ class SACCfg(_Cfg):
     policy_update_frequency: int = 1
     """Gradient steps of the critics per gradient step of the actor."""
 
+    actor_start_update: int = 0
+    """Gradient steps of the critics before the first of the actor."""
+
+    value_reduction: str = "min"
+    """What the targets and the actor take of the critics' values: ``min``, as the paper does, or ``mean``."""
+
+    reward_scale: float = 1.0
+    """Factor on the rewards that the critics learn from."""
+
     max_grad_norm: float = 1.0
     """Norm to which the gradients of the actor and of the critics are clipped, each."""
 
@@ -270,6 +288,10 @@ class SACCfg(_Cfg):
         _check_number(self, "init_temperature", 0.0, 1e3, open_low=self.auto_temperature)
         _check_number(self, "target_entropy_scale", -1e3, 1e3)
         _check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
+        _check_int(self, "actor_start_update", 0)
+        _check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
+        ways = ("min", "mean")
+        _check(self.value_reduction in ways, "value_reduction", self.value_reduction, "'min' or 'mean'")
         ways = ("error", "drop")
         _check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
         for name in ("replay_dtype", "replay_action_dtype"):

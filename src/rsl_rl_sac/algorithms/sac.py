@@ -172,14 +172,15 @@ class SAC:
         zero = torch.zeros((), device=self.device)
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
-            updates_policy = self.num_updates % self.cfg.policy_update_frequency == 0
+            updates_policy = self._is_policy_step()
             critic_latent = self.critic.get_latent(batch.observations)
 
             metrics = self._update_critic(batch, critic_latent)
-            if updates_policy or self.cfg.auto_temperature:
+            updates_temperature = self.cfg.auto_temperature and self.num_updates >= self.cfg.actor_start_update
+            if updates_policy or updates_temperature:
                 with torch.set_grad_enabled(updates_policy):
                     actions, log_prob = self.actor.sample(self.actor.get_latent(batch.observations))
-                if self.cfg.auto_temperature:
+                if updates_temperature:
                     metrics |= self._update_temperature(log_prob.detach())
                 if updates_policy:
                     metrics |= self._update_actor(critic_latent, actions, log_prob)
@@ -198,14 +199,22 @@ class SAC:
         """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
         with torch.no_grad():
             next_actions, next_log_prob = self.actor.sample(self.actor.get_latent(batch.next_observations))
-            next_values = self.target_critic(self.critic.get_latent(batch.next_observations), next_actions)
-            soft_values = next_values.min(dim=0).values - self.alpha * next_log_prob
-            target = batch.returns + batch.discounts * soft_values
-        values = self.critic.mlp(latent, batch.actions)
-        loss = (values - target).square().mean()
+            next_outputs = self.target_critic(self.critic.get_latent(batch.next_observations), next_actions)
+            soft_values = self._reduce(self.critic.head(next_outputs)) - self.alpha * next_log_prob
+            target = self.cfg.reward_scale * batch.returns + batch.discounts * soft_values
+        outputs = self.critic.mlp(latent, batch.actions)
+        loss = self.critic.head.loss(outputs, target)
         grad_norm = self._critic_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
         self.critic_optimizer.step()
-        return {"critic": loss.detach(), "critic_grad_norm": grad_norm, "q_value": values.detach().mean()}
+        return {
+            "critic": loss.detach(),
+            "critic_grad_norm": grad_norm,
+            "q_value": self.critic.head(outputs.detach()).mean(),
+        }
+
+    def _reduce(self, values: torch.Tensor) -> torch.Tensor:
+        """Return one value for those of all critics: their minimum (clipped double Q), or their mean."""
+        return values.min(dim=0).values if self.cfg.value_reduction == "min" else values.mean(dim=0)
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4)."""
@@ -223,12 +232,17 @@ class SAC:
     ) -> dict[str, torch.Tensor]:
         """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
         alpha = self.alpha
-        values = self.critic.mlp(latent, actions, frozen=True)
-        loss = (alpha * log_prob - values.min(dim=0).values).mean()
+        values = self.critic.head(self.critic.mlp(latent, actions, frozen=True))
+        loss = (alpha * log_prob - self._reduce(values)).mean()
         grad_norm = self._actor_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
         self.actor_optimizer.step()
         entropy = -log_prob.detach().mean()
         return {"actor": loss.detach(), "actor_grad_norm": grad_norm, "alpha": alpha, "entropy": entropy}
+
+    def _is_policy_step(self) -> bool:
+        """Return whether the next gradient step moves the actor too."""
+        since_start = self.num_updates - self.cfg.actor_start_update
+        return since_start >= 0 and since_start % self.cfg.policy_update_frequency == 0
 
     def _update_normalization(self) -> None:
         """Update the observation statistics by what was collected since the last call.

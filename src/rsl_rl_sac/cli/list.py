@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from rich.console import Console
 from rich.table import Table
 
@@ -13,7 +15,9 @@ from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
 
 def list_tasks() -> None:
     """List the tasks of the locomotion suite."""
-    table = Table("Task", "Robot", "Terrain", box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    for column in ("Task", "Robot", "Terrain"):
+        table.add_column(column, no_wrap=True)
     for column in ("Joints", "Observations", "Mass (kg)"):
         table.add_column(column, justify="right")
     for name in task_names():
@@ -23,4 +27,5 @@ def list_tasks() -> None:
         terrain = "flat" if cfg.terrain is None else "rough"
         joints, mass = len(robot.joint_names), f"{robot.total_mass:.1f}"
         table.add_row(name, robot.title, terrain, str(joints), str(sum(size.values())), mass)
-    Console().print(table)
+    # Names must stay whole where the output goes on into a pipe.
+    Console(width=None if sys.stdout.isatty() else 120).print(table)

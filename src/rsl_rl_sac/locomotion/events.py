@@ -12,6 +12,7 @@ from rsl_rl_sac.locomotion.robot import Robot
 from rsl_rl_sac.locomotion.scene import joint_addresses
 from rsl_rl_sac.locomotion.tasks import EventCfg
 from rsl_rl_sac.locomotion.terrain import Terrain
+from rsl_rl_sac.utils.errors import ConfigError
 
 
 class BaseInertia:
@@ -29,6 +30,11 @@ class BaseInertia:
         self.physics = physics
         self.nominal_mass, self.nominal_inertia = float(model.body_mass[1]), model.body_inertia[1].copy()
         self.varies = cfg.base_mass != (0.0, 0.0) or any(cfg.base_com)
+        if self.nominal_mass + cfg.base_mass[0] <= 0.0:
+            raise ConfigError(
+                f"The base weighs {self.nominal_mass:.3g} kg, from which events.base_mass = {cfg.base_mass} would leave"
+                " nothing: choose a smaller range."
+            )
         self.mass = self.nominal_mass + rng.uniform(*cfg.base_mass, size=count)
         self.com = model.body_ipos[1] + rng.uniform(-1.0, 1.0, size=(count, 3)) * np.array(cfg.base_com)
         self.apply()

@@ -70,8 +70,8 @@ class Physics:
     def step(self, targets: np.ndarray) -> np.ndarray:
         """Advance all simulations by one control step; return which of them diverged.
 
-        A diverged simulation is put back to the state before the step, with all sensors zero, so that everything that
-        is computed from it stays finite until the environment resets it.
+        A diverged simulation is put back to the state before the step (or, if that was broken already, to the model's
+        own), with all sensors zero, so that everything computed from it stays finite until the environment resets it.
 
         Args:
             targets: Position targets of the joints, held over the physics steps.
@@ -86,8 +86,11 @@ class Physics:
         # A NaN fails this comparison too.
         failed |= ~(np.abs(self._trajectory[:, -1]).max(axis=1) < LARGEST_STATE)
         if failed.any():
-            self.reset(failed, qpos[failed], qvel[failed])
-            self._trajectory[failed] = np.concatenate([qpos[failed], qvel[failed]], axis=1)[:, None]
+            before = np.concatenate([qpos[failed], qvel[failed]], axis=1)
+            broken = ~(np.abs(before).max(axis=1) < LARGEST_STATE)
+            before[broken] = np.concatenate([self.model.qpos0, np.zeros(self.model.nv)])
+            self.reset(failed, before[:, : self.model.nq], before[:, self.model.nq :])
+            self._trajectory[failed] = before[:, None]
             self._sensordata[failed] = 0.0
         return failed
 

@@ -13,7 +13,6 @@ import dataclasses
 import fnmatch
 import json
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -195,7 +194,7 @@ class Robot:
     def actuator_of(self, joint: str) -> Actuator:
         """Return the actuator of a joint."""
         for actuator in self.actuators:
-            if any(fnmatch.fnmatchcase(joint, pattern) for pattern in actuator.joints):
+            if matches(joint, actuator.joints):
                 return actuator
         raise ConfigError(f"{self.name}: no actuator drives joint '{joint}'; add it to a group of 'actuators'.")
 
@@ -206,7 +205,7 @@ class Robot:
         if group not in self.joint_groups:
             known = ", ".join(["all", *self.joint_groups])
             raise ConfigError(f"{self.name} has no joint group '{group}'; it has {known}. Add it to 'joint_groups'.")
-        return np.array([i for i, name in enumerate(self.joint_names) if _matches(name, self.joint_groups[group])])
+        return np.array([i for i, name in enumerate(self.joint_names) if matches(name, self.joint_groups[group])])
 
     def link_of(self, body: Body, shape: Shape) -> str:
         """Return the name of the link whose contact a shape is."""
@@ -214,12 +213,15 @@ class Robot:
 
     def check(self) -> None:
         """Raise a :class:`ConfigError` with every finding, if anything does not fit together."""
-        findings = list(_findings(self))
+        from rsl_rl_sac.locomotion.robot_check import find_errors
+
+        findings = list(find_errors(self))
         if findings:
             raise ConfigError("\n  - ".join([f"The data of robot '{self.name}' does not fit together:", *findings]))
 
 
-def _matches(name: str, patterns: list[str]) -> bool:
+def matches(name: str, patterns: list[str]) -> bool:
+    """Return whether a name matches any of some patterns, as in a shell."""
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
 
 
@@ -239,9 +241,10 @@ def _build(cls: type, data: object, where: str) -> Any:  # noqa: ANN401
     values = dict(data)
     for name, part in _PARTS.get(cls, {}).items():
         value = values.get(name)
+        optional = fields[name].default is None
         if isinstance(value, list):
             values[name] = [_build(part, item, f"{where}, {name}[{i}]") for i, item in enumerate(value)]
-        elif value is not None:
+        elif not (optional and value is None):
             values[name] = _build(part, value, f"{where}, {name}")
     return cls(**values)
 
@@ -250,52 +253,3 @@ _PARTS: dict[type, dict[str, type]] = {
     Robot: {"actuators": Actuator, "bodies": Body},
     Body: {"joint": Joint, "shapes": Shape},
 }
-
-
-def _findings(robot: Robot) -> Iterator[str]:
-    """Yield what does not fit together."""
-    if robot.kind not in ("quadruped", "humanoid"):
-        yield f"kind must be 'quadruped' or 'humanoid', got '{robot.kind}'"
-    if not robot.bodies or robot.bodies[0].parent is not None or robot.bodies[0].joint is not None:
-        yield "the first body must be the base, with parent null and without joint"
-    seen: set[str] = set()
-    links: dict[str, set[int]] = {}
-    for i, body in enumerate(robot.bodies):
-        if body.name in seen:
-            yield f"two bodies are called '{body.name}'"
-        if i and (body.parent not in seen or body.joint is None):
-            yield f"body '{body.name}' needs a joint and a parent that is listed before it"
-        seen.add(body.name)
-        if body.mass <= 0.0 or len(body.inertia) != 6 or len(body.com) != 3 or len(body.pos) != 3:
-            yield f"body '{body.name}' needs a positive mass, 3 numbers for com and pos, 6 for the inertia"
-        if body.joint is not None and not body.joint.range[0] < body.joint.range[1]:
-            yield f"joint '{body.joint.name}' has an empty range"
-        for shape in body.shapes:
-            if SHAPE_SIZES.get(shape.type) != len(shape.size):
-                yield f"body '{body.name}': a shape of type '{shape.type}' with {len(shape.size)} sizes"
-            links.setdefault(robot.link_of(body, shape), set()).add(i)
-    for link in [*robot.foot_links, *robot.termination_links, *robot.undesired_contact_links]:
-        if len(links.get(link, ())) != 1:
-            yield f"link '{link}' must have its shapes on one body"
-    joints = {body.joint.name for body in robot.bodies if body.joint is not None}
-    if joints != set(robot.default_pose):
-        yield f"default_pose must name every joint once; the difference is {sorted(joints ^ set(robot.default_pose))}"
-        return
-    for joint in robot.joints.values():
-        if not joint.range[0] <= robot.default_pose[joint.name] <= joint.range[1]:
-            yield f"the default position of '{joint.name}' is outside of its range"
-        if not any(_matches(joint.name, actuator.joints) for actuator in robot.actuators):
-            yield f"no actuator drives joint '{joint.name}'"
-    for actuator in robot.actuators:
-        if actuator.model not in ACTUATOR_MODELS:
-            yield f"actuator model '{actuator.model}' is none of {', '.join(ACTUATOR_MODELS)}"
-        elif actuator.model == "dc_motor" and not math.isfinite(actuator.saturation_effort + actuator.velocity_limit):
-            yield f"the DC motors of {actuator.joints} need saturation_effort and velocity_limit"
-    if len({actuator.model for actuator in robot.actuators}) > 1:
-        yield "all actuators of a robot must be of one model, since the integrator depends on it"
-    if robot.height_scan_body not in seen:
-        yield f"there is no body '{robot.height_scan_body}' for the height scan"
-    for group, patterns in robot.joint_groups.items():
-        for pattern in patterns:
-            if not any(fnmatch.fnmatchcase(name, pattern) for name in joints):
-                yield f"pattern '{pattern}' of joint group '{group}' matches no joint"

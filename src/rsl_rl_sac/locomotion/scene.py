@@ -11,6 +11,7 @@ import numpy as np
 
 from rsl_rl_sac.locomotion.robot import Robot
 from rsl_rl_sac.locomotion.terrain import Terrain
+from rsl_rl_sac.utils.errors import ConfigError
 
 FRICTION = 0.8
 """Sliding friction. Isaac Lab has 0.8 static and 0.6 dynamic; MuJoCo has one coefficient, and a foot that holds is
@@ -29,7 +30,7 @@ class PhysicsCfg:
     """Friction cone: ``pyramidal`` or ``elliptic``."""
     impratio: float = 10.0
     """Ratio of the impedance of friction to that of normal force; higher lets standing feet creep less."""
-    solver_iterations: int = 10
+    solver_iterations: int = 20
     """Cap of the Newton solver's iterations."""
     line_search_iterations: int = 20
     """Cap of the solver's line search."""
@@ -42,7 +43,7 @@ def build_spec(robot: Robot, terrain: Terrain | None = None, cfg: PhysicsCfg | N
 
     Actuators and torque sensors are in the order of :attr:`Robot.joint_names`; the joints themselves follow the
     kinematic tree. The sensors are, in this order: the torque of every joint (``torque/JOINT``) and the net contact
-    force on every link a task reads (``contact/LINK``).
+    force between the ground and every link a task reads (``contact/LINK``), of which only the size is used.
 
     Args:
         robot: Robot.
@@ -76,7 +77,10 @@ def build_spec(robot: Robot, terrain: Terrain | None = None, cfg: PhysicsCfg | N
 
 def compile_model(robot: Robot, spec: mujoco.MjSpec) -> mujoco.MjModel:
     """Compile a specification of :func:`build_spec`."""
-    model = spec.compile()
+    try:
+        model = spec.compile()
+    except ValueError as error:
+        raise ConfigError(f"MuJoCo cannot build the robot '{robot.name}': {error}") from error
     # The compiler takes a positive velocity coefficient beside a position gain for a damping ratio, so it is set here.
     for i, name in enumerate(robot.joint_names):
         actuator = robot.actuator_of(name)
@@ -100,6 +104,8 @@ def _add_ground(spec: mujoco.MjSpec, terrain: Terrain | None) -> None:
     # Contacts with the terrain only: the robot's shapes neither offer (contype) nor take part with each other.
     if terrain is not None:
         terrain.add_to(spec, friction=FRICTION)
+        for geom in spec.worldbody.geoms:
+            geom.material = "earth"
         return
     spec.worldbody.add_geom(
         name="terrain",
@@ -222,10 +228,13 @@ def _add_looks(spec: mujoco.MjSpec, robot: Robot) -> None:
     )
     ground = spec.add_material(name="ground", texrepeat=[1.0, 1.0], texuniform=True, specular=0.1, shininess=0.1)
     ground.textures[mujoco.mjtTextureRole.mjTEXROLE_RGB] = "checker"
+    spec.add_material(name="earth", rgba=[0.60, 0.56, 0.50, 1.0], specular=0.0)
     spec.add_material(name="robot", rgba=[0.25, 0.27, 0.30, 1.0], specular=0.4)
     spec.add_material(name="foot", rgba=[0.85, 0.35, 0.10, 1.0])
-    # The size of the picture, not of the terrain: near and far planes and shadows are scaled by it.
-    spec.stat.extent = 3.0
+    # The size of what a picture shows, not of the terrain: planes of view and shadows are scaled by it.
+    spec.stat.extent = 8.0
+    spec.visual.map.znear, spec.visual.map.zfar = 0.005, 20.0
+    spec.visual.quality.shadowsize = 8192
     spec.body(robot.base.name).add_light(
         pos=[0.0, 0.0, 4.0],
         dir=[0.3, 0.2, -1.0],

@@ -8,12 +8,14 @@ paper's Tables B5 to B8.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from rsl_rl_sac.locomotion.commands import CommandCfg
 from rsl_rl_sac.locomotion.rewards import RewardTerm
 from rsl_rl_sac.locomotion.scene import PhysicsCfg
 from rsl_rl_sac.locomotion.terrain import TerrainCfg
+from rsl_rl_sac.utils.errors import ConfigError
 
 Range = tuple[float, float]
 
@@ -64,6 +66,13 @@ class VelocityTaskCfg:
     """Whether a robot's terrain level follows its progress; otherwise every reset draws a level."""
     max_initial_level: int = 5
     """Highest terrain level at the start."""
+
+    def __post_init__(self) -> None:
+        """Check the values that users change."""
+        if not isinstance(self.episode_length, int | float) or not 0.0 < self.episode_length < math.inf:
+            raise ConfigError(f"episode_length must be a positive number of seconds, got {self.episode_length!r}.")
+        if not isinstance(self.max_initial_level, int) or self.max_initial_level < 0:
+            raise ConfigError(f"max_initial_level must be an integer >= 0, got {self.max_initial_level!r}.")
 
 
 def _quadruped(**terms: RewardTerm) -> dict[str, RewardTerm]:

@@ -245,7 +245,7 @@ class Terrain:
         column_types: Kind of the tiles of each column, a key of :data:`SUB_TERRAINS`.
     """
 
-    def __init__(self, cfg: TerrainCfg, seed: int) -> None:
+    def __init__(self, cfg: TerrainCfg, seed: int | np.random.SeedSequence) -> None:
         """Build the tiles.
 
         Args:

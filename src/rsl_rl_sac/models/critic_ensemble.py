@@ -13,7 +13,7 @@ from rsl_rl.modules import MLP, HiddenState
 from tensordict import TensorDict
 
 from rsl_rl_sac.models.actor import normalized_observations
-from rsl_rl_sac.modules import EnsembleMLP
+from rsl_rl_sac.modules import CategoricalHead, EnsembleMLP, ScalarHead, make_head
 
 
 class CriticEnsemble(MLPModel):
@@ -21,6 +21,9 @@ class CriticEnsemble(MLPModel):
 
     mlp: EnsembleMLP
     """The stacked Q-networks."""
+
+    head: ScalarHead | CategoricalHead
+    """How outputs become values."""
 
     def __init__(
         self,
@@ -33,6 +36,8 @@ class CriticEnsemble(MLPModel):
         activation: str = "swish",
         obs_normalization: bool = True,
         layer_norm: bool = False,
+        num_atoms: int = 1,
+        value_range: tuple[float, float] | list[float] = (-10.0, 30.0),
     ) -> None:
         """Initialize the ensemble.
 
@@ -46,15 +51,18 @@ class CriticEnsemble(MLPModel):
             activation: Activation function, by rsl_rl's name (``"swish"`` is SiLU).
             obs_normalization: Whether to normalize observations by running statistics.
             layer_norm: Whether to normalize every hidden layer before its activation.
+            num_atoms: Atoms of each Q-function's distribution; 1 regresses the value, as the paper does.
+            value_range: Values of the first and the last atom.
         """
         self.num_actions = num_actions
-        super().__init__(obs, obs_groups, obs_set, 1, hidden_dims, activation, obs_normalization)
-        others = [MLP(self._get_latent_dim(), 1, hidden_dims, activation) for _ in range(num_critics - 1)]
+        super().__init__(obs, obs_groups, obs_set, num_atoms, hidden_dims, activation, obs_normalization)
+        others = [MLP(self._get_latent_dim(), num_atoms, hidden_dims, activation) for _ in range(num_critics - 1)]
         self.mlp = EnsembleMLP([self.mlp, *others], layer_norm)  # type: ignore[reportArgumentType]
+        self.head = make_head(num_atoms, tuple(value_range))  # type: ignore[reportArgumentType]
 
     def forward(self, obs: TensorDict, actions: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return the values of all Q-functions, shape ``[N, batch]``."""
-        return self.mlp(self.get_latent(obs), actions)
+        return self.head(self.mlp(self.get_latent(obs), actions))
 
     def get_latent(
         self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None
@@ -87,12 +95,13 @@ class _ExportedCritic(nn.Module):
         super().__init__()
         self.obs_normalizer = copy.deepcopy(model.obs_normalizer)
         self.mlp = copy.deepcopy(model.mlp)
+        self.head = copy.deepcopy(model.head)
         self.mlp.fused = False  # exporters can follow plain operations only
         self.input_sizes = (model.obs_dim, model.num_actions)
 
     def forward(self, obs: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Return the values of all Q-functions, shape ``[N, batch]``."""
-        return self.mlp(self.obs_normalizer(obs), actions)
+        return self.head(self.mlp(self.obs_normalizer(obs), actions))
 
     def get_dummy_inputs(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Return representative inputs for tracing."""

@@ -5,5 +5,14 @@
 from .ensemble_mlp import EnsembleMLP
 from .fused_mlp import can_fuse, fused_mlp
 from .squashed_gaussian import SquashedGaussian
+from .value_head import CategoricalHead, ScalarHead, make_head
 
-__all__ = ["EnsembleMLP", "SquashedGaussian", "can_fuse", "fused_mlp"]
+__all__ = [
+    "CategoricalHead",
+    "EnsembleMLP",
+    "ScalarHead",
+    "SquashedGaussian",
+    "can_fuse",
+    "fused_mlp",
+    "make_head",
+]

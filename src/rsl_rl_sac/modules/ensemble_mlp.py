@@ -58,7 +58,7 @@ class EnsembleMLP(nn.Module):
             frozen: Whether only the gradient with respect to the inputs will be asked for, not that of the weights.
 
         Returns:
-            Values of shape ``[N, batch]``.
+            Outputs of shape ``[N, batch]`` for one output per member, ``[N, batch, outputs]`` for more.
         """
         if self.fused:
             weights, biases = self._weights, self._biases
