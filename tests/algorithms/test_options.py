@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Options beyond the paper, all off by default."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.config import CriticCfg, RunnerCfg, SACCfg
+from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.utils.errors import ConfigError
+from tests.helpers import small_alg, small_cfg
+
+
+def collect(alg: SAC, env: DoubleIntegrator, steps: int = 12) -> None:
+    """Fill the replay."""
+    obs = env.get_observations()
+    for _ in range(steps):
+        obs, rewards, dones, extras = env.step(alg.act(obs))
+        alg.process_env_step(obs, rewards, dones, extras)
+
+
+def test_off_by_default() -> None:
+    """The defaults are the paper's: minimum, no scale, no delay, regression."""
+    cfg = RunnerCfg()
+    assert (cfg.algorithm.value_reduction, cfg.algorithm.reward_scale, cfg.algorithm.actor_start_update) == (
+        "min",
+        1.0,
+        0,
+    )
+    assert cfg.critic.num_atoms == 1
+
+
+def test_reduction() -> None:
+    """Values 1 and 3 of two critics are 1 by the minimum and 2 by the mean."""
+    values = torch.tensor([[1.0, 4.0], [3.0, -2.0]])
+    for reduction, expected in (("min", [1.0, -2.0]), ("mean", [2.0, 1.0])):
+        alg, _ = small_alg(value_reduction=reduction)
+        assert alg._reduce(values).tolist() == expected
+
+
+def test_reward_scale_scales_the_target() -> None:
+    """Critics that predict 0 with nothing to bootstrap have the loss (scale * return)^2."""
+    losses = {}
+    for scale in (1.0, 3.0):
+        alg, env = small_alg(reward_scale=scale, gamma=0.0, n_step=1)
+        for parameter in alg.critic.mlp.parameters():
+            parameter.data.zero_()
+        collect(alg, env)
+        batch = alg.storage.sample(64)
+        losses[scale] = float(alg._update_critic(batch, alg.critic.get_latent(batch.observations))["critic"])
+        assert losses[scale] == pytest.approx(scale**2 * float(batch.returns.square().mean()), rel=1e-5)
+
+
+def test_actor_waits_for_the_critics() -> None:
+    """The actor and the temperature stay as they are for the given number of gradient steps, then move."""
+    alg, env = small_alg(actor_start_update=6, training_start_iteration=0, num_mini_batches=4)
+    before = [parameter.clone() for parameter in alg.actor.mlp.parameters()]
+    alpha = alg.alpha.clone()
+    collect(alg, env)
+    assert "actor" not in alg.update()
+    assert all(torch.equal(a, b) for a, b in zip(before, alg.actor.mlp.parameters(), strict=True))
+    assert torch.equal(alpha, alg.alpha)
+    assert "actor" in alg.update()
+    assert not all(torch.equal(a, b) for a, b in zip(before, alg.actor.mlp.parameters(), strict=True))
+    assert not torch.equal(alpha, alg.alpha)
+
+
+def test_categorical_critic_learns_the_reward() -> None:
+    """Without a future, the values come close to the rewards of the batch."""
+    env = DoubleIntegrator(num_envs=16)
+    cfg = small_cfg(gamma=0.0, n_step=1, critic_learning_rate=3e-3, num_mini_batches=300, training_start_iteration=0)
+    cfg.critic.num_atoms, cfg.critic.value_range = 51, (-4.0, 1.0)
+    alg = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
+    collect(alg, env, 40)
+    batch = alg.storage.sample(256)
+    before = (alg.critic(batch.observations, batch.actions) - batch.returns).abs().mean()
+    alg.update()
+    after = (alg.critic(batch.observations, batch.actions) - batch.returns).abs().mean()
+    assert alg.critic(batch.observations, batch.actions).shape == (2, 256)
+    assert float(after) < 0.2 * float(before)
+
+
+def test_categorical_critic_is_saved_and_exported() -> None:
+    """State and exported values are those of the model."""
+    env = DoubleIntegrator(num_envs=4)
+    cfg = small_cfg()
+    cfg.critic.num_atoms = 21
+    first, second = (SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu") for _ in range(2))
+    second.load(first.save(), None, strict=True)
+    obs, actions = env.get_observations(), torch.rand(4, 1)
+    assert torch.equal(first.critic(obs, actions), second.critic(obs, actions))
+    exported = first.critic.as_jit()(obs["policy"], actions)
+    assert torch.allclose(exported, first.critic(obs, actions), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "values", [{"value_reduction": "max"}, {"reward_scale": 0.0}, {"actor_start_update": -1}, {"reward_scale": "1"}]
+)
+def test_bad_values(values: dict) -> None:
+    """Values out of range are refused by name."""
+    with pytest.raises(ConfigError, match=next(iter(values))):
+        SACCfg(**values)
+
+
+def test_bad_critic_values() -> None:
+    """An empty range of values and no atoms are refused."""
+    with pytest.raises(ConfigError, match="value_range"):
+        CriticCfg(value_range=(1.0, 1.0))
+    with pytest.raises(ConfigError, match="num_atoms"):
+        CriticCfg(num_atoms=0)
