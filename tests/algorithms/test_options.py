@@ -80,7 +80,7 @@ def test_categorical_critic_learns_the_reward() -> None:
     alg.update()
     after = (alg.critic(batch.observations, batch.actions) - batch.returns).abs().mean()
     assert alg.critic(batch.observations, batch.actions).shape == (2, 256)
-    assert float(after) < 0.2 * float(before)
+    assert after.item() < 0.2 * before.item()
 
 
 def test_categorical_critic_is_saved_and_exported() -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
@@ -37,7 +38,7 @@ def test_target_is_a_gaussian_over_the_bins(value: float) -> None:
     head = CategoricalHead(9, -2.0, 6.0, smoothing=0.75)
     gaussian = norm(loc=value, scale=0.75 * 1.0)
     edges = [-2.5 + i for i in range(10)]
-    masses = [gaussian.cdf(b) - gaussian.cdf(a) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    masses = [gaussian.cdf(b) - gaussian.cdf(a) for a, b in itertools.pairwise(edges)]
     expected = [mass / sum(masses) for mass in masses]
     assert head.probabilities(torch.tensor(value)).tolist() == pytest.approx(expected, abs=1e-6)
 
