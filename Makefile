@@ -32,11 +32,12 @@ compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_r
 compat-%: $(VENV)-rsl-rl-%/.ready
 	$(VENV)-rsl-rl-$*/bin/python -m pytest
 
-benchmark: $(VENV)-benchmark/.ready  ## Measure the learner and the replay (about 10 minutes, on an idle machine)
+benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (about 40 minutes, on an idle machine)
 	$(VENV)-benchmark/bin/python benchmarks/learner.py
 	$(VENV)-benchmark/bin/python benchmarks/replay.py
 	$(VENV)-benchmark/bin/python benchmarks/ensemble.py
 	$(VENV)-benchmark/bin/python benchmarks/profile_step.py
+	$(VENV)-benchmark/bin/python benchmarks/physics.py --mjlab-python $(VENV)-mjlab/bin/python
 
 clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*
@@ -50,6 +51,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 $(VENV)-benchmark/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)-benchmark
 	$(VENV)-benchmark/bin/pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
+	@touch $@
+
+$(VENV)-mjlab/.ready: constraints-mjlab.txt
+	$(PYTHON) -m venv $(VENV)-mjlab
+	$(VENV)-mjlab/bin/pip install --quiet --constraint constraints-mjlab.txt torch mjlab
 	@touch $@
 
 $(VENV)-rsl-rl-%/.ready: pyproject.toml constraints.txt

@@ -48,6 +48,8 @@ class StepView:
     """Actions of the step before."""
     terminated: np.ndarray
     """Whether each robot fell."""
+    diverged: np.ndarray
+    """Whether each simulation broke, which earns nothing."""
 
 
 class Rewards:
@@ -73,6 +75,7 @@ class Rewards:
         for column, term in enumerate(self._terms):
             self.last[:, column] = term(view)
         self.last *= self.weights
+        self.last[view.diverged] = 0.0
         self.episode_sums += self.last
         return self.last.sum(axis=1)
 

@@ -132,12 +132,10 @@ class VelocityEnv(VecEnv):
 
         terminated = self.state.recent_contacts[:, self._termination_links].any(axis=1) & ~diverged
         time_outs = (self._episode_length >= self.max_episode_length) & ~terminated
-        view = StepView(self.state, self.commands.velocity, self._action, self._previous_action, terminated)
+        view = StepView(self.state, self.commands.velocity, self._action, self._previous_action, terminated, diverged)
         rewards = self.rewards.compute(view)
-        if diverged.any():
-            # The simulation failed, not the robot: the episode is cut off where it was last sound.
-            rewards[diverged] = 0.0
-            time_outs |= diverged
+        # The simulation failed, not the robot: the episode is cut off, as by time, where it was last sound.
+        time_outs |= diverged
         dones = terminated | time_outs
         extras: dict = {"time_outs": self._tensor(time_outs)}
 
@@ -181,6 +179,7 @@ class VelocityEnv(VecEnv):
         state["rng"] = torch.from_numpy(generator["state"]["state"].view(np.int64).copy())
         state["rng_buffer"] = [int(generator["has_uint32"]), int(generator["uinteger"])]
         state["num_diverged"] = self.num_diverged
+        state["robot"] = self.robot.name
         return state
 
     def load_state_dict(self, state_dict: dict) -> None:
@@ -190,9 +189,13 @@ class VelocityEnv(VecEnv):
             CheckpointError: If it does not fit; nothing is changed then.
         """
         arrays = self._arrays()
-        missing = sorted(set(arrays) - set(state_dict))
+        missing = sorted({*arrays, "rng", "rng_buffer", "num_diverged", "robot"} - set(state_dict))
         if missing:
             raise CheckpointError(f"The state of the environment lacks {missing}: it is that of another task.")
+        if state_dict["robot"] != self.robot.name:
+            raise CheckpointError(
+                f"The state of the environment is that of {state_dict['robot']}, not of {self.robot.name}."
+            )
         for name, array in arrays.items():
             if tuple(state_dict[name].shape) != array.shape:
                 shape = tuple(state_dict[name].shape)
@@ -241,11 +244,12 @@ class VelocityEnv(VecEnv):
         """Store the new actions and those before."""
         if tuple(actions.shape) != self._action.shape:
             raise ConfigError(f"Actions must have shape {self._action.shape}, got {tuple(actions.shape)}.")
-        self._previous_action = self._action
-        self._action = actions.detach().to("cpu", torch.float32, copy=True).numpy()
-        if not np.isfinite(self._action).all():
-            rows = np.flatnonzero(~np.isfinite(self._action).all(axis=1))
+        action = actions.detach().to("cpu", torch.float32, copy=True).numpy()
+        if not np.isfinite(action).all():
+            rows = np.flatnonzero(~np.isfinite(action).all(axis=1))
             raise NonFiniteError(f"The actions of environments {rows[:8].tolist()} are NaN or infinite.")
+        self._previous_action = self._action
+        self._action = action
 
     def _end_episodes(
         self, rows: np.ndarray, terminated: np.ndarray, time_outs: np.ndarray, diverged: np.ndarray
