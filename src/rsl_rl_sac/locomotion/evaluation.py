@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from tensordict import TensorDict
 
-from rsl_rl_sac.locomotion.registry import make_env
+from rsl_rl_sac.locomotion.commands import CommandCfg, VelocityCommand
+from rsl_rl_sac.locomotion.registry import make_env, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
+from rsl_rl_sac.utils.errors import ConfigError
 
 EVALUATION_SEED = 1_000_000
 """Seed of the evaluation's environments, apart from those of training."""
@@ -40,11 +43,57 @@ class Score:
     """Episodes."""
 
 
+class ScheduledCommand(VelocityCommand):
+    """Commands from a table, so that those of one robot do not depend on when another one falls."""
+
+    def __init__(self, cfg: CommandCfg, num_envs: int, step_dt: float, num_commands: int) -> None:
+        """Draw the table.
+
+        Args:
+            cfg: Ranges.
+            num_envs: Number of environments.
+            step_dt: Seconds per control step.
+            num_commands: Commands of each environment, after which they repeat.
+        """
+        super().__init__(cfg, num_envs, step_dt, np.random.default_rng(EVALUATION_SEED))
+        rows = np.arange(num_envs)
+        self._table = []
+        for _ in range(num_commands):
+            super().resample(rows)
+            self._table.append((self.velocity.copy(), self.heading_target.copy(), self.standing.copy()))
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin with the first commands again."""
+        self._count = np.zeros(len(self.velocity), dtype=np.int64)
+
+    def resample(self, rows: np.ndarray) -> None:
+        """Take the next commands of the table."""
+        for number, (velocity, heading_target, standing) in enumerate(self._table):
+            due = rows[self._count[rows] % len(self._table) == number]
+            self.velocity[due], self.heading_target[due], self.standing[due] = (
+                velocity[due],
+                heading_target[due],
+                standing[due],
+            )
+        self._count[rows] += 1
+        self.steps_left[rows] = self.resampling_steps
+
+
 def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None) -> VelocityEnv:
-    """Make the environments of an evaluation: no observation noise, any terrain level, a seed of their own."""
-    return make_env(
-        task, num_envs, seed=EVALUATION_SEED, num_threads=num_threads, observation_noise=False, curriculum=False
+    """Make the environments of an evaluation: no noise, no pushes, any terrain level, a seed of their own."""
+    env = make_env(
+        task,
+        num_envs,
+        seed=EVALUATION_SEED,
+        num_threads=num_threads,
+        observation_noise=False,
+        curriculum=False,
+        events=replace(task_cfg(task).events, push_velocity=0.0),
     )
+    num_commands = math.ceil(env.task.episode_length / env.task.commands.resampling_time) + 1
+    env.commands = ScheduledCommand(env.task.commands, num_envs, env.step_dt, num_commands)
+    return env
 
 
 def evaluate(policy: Policy, env: VelocityEnv) -> Score:
@@ -55,8 +104,10 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
         env: Environments of :func:`make_evaluation_env`. They are seeded and reset, so that every policy meets the same
             episodes.
     """
+    if not isinstance(env.commands, ScheduledCommand):
+        raise ConfigError("Evaluate on environments of make_evaluation_env().")
     env.seed(EVALUATION_SEED)
-    env.commands.steps_left[:] = 0
+    env.commands.restart()
     if env.levels is not None:
         env.levels.levels = env.rng.integers(0, env.levels.num_levels, size=env.num_envs)
     obs, _ = env.reset()
