@@ -32,6 +32,7 @@ import torch
 from common import ratio, write_table
 from mujoco.rollout import Rollout
 
+from rsl_rl_sac.locomotion.physics import num_usable_cores
 from rsl_rl_sac.locomotion.registry import make_env
 from rsl_rl_sac.locomotion.scene import build_spec, compile_model
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
@@ -65,7 +66,7 @@ def main() -> None:
     parser.add_argument("--mjlab-python", default=str(pathlib.Path(__file__).parents[1] / ".venv-mjlab/bin/python"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=20, help="control steps per block")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--threads", type=int, default=num_usable_cores())
     parser.add_argument("--cold-start", action="store_true", help="do not give the floor the solver's warm start")
     parser.add_argument("--quick", action="store_true", help="see that it runs: tiny sizes, results not kept")
     parser.add_argument("--resident", nargs=2, metavar=("TASK", "ENVS"), help=argparse.SUPPRESS)
@@ -76,10 +77,10 @@ def main() -> None:
         common.RESULTS = pathlib.Path(tempfile.mkdtemp())
     torch.set_num_threads(args.threads)
     torch.manual_seed(0)
-    reuse_large_allocations()  # as in training
     if args.resident:
         print(json.dumps(resident(args.resident[0], int(args.resident[1]), args.threads)))
         return
+    reuse_large_allocations()  # as in training
     args.envs = sorted(args.envs)
     for part in args.parts:
         MEASUREMENTS[part](args)
@@ -87,8 +88,7 @@ def main() -> None:
 
 def measure_floor(args: argparse.Namespace) -> None:
     """Write the speed over that of the floor, the cost over the number of environments, and where the time goes."""
-    header = ["task", "envs", "threads", "mujoco", "env_per_s", "floor_per_s", "env_over_floor", "bar"]
-    header.append("floor_cores")
+    header = ["task", "envs", "threads", "mujoco", "env_per_s", "floor_per_s", "env_over_floor", "bar", "floor_cores"]
     header += [f"{name}_cost_over_{args.envs[0]}" for name in ("env", "floor")]
     share_header = ["task", "envs", "threads", "simulation_over_floor", *PARTS, "rest"]
     rows, share_rows = [], []
@@ -150,8 +150,7 @@ class Case:
         self.stopwatch = Stopwatch(self.env)
         # Otherwise all time-outs would come in the same step.
         self.env.episode_length_buf = torch.randint(int(self.env.max_episode_length), (num_envs,))
-        self.steps = steps
-        self.cold_start = cold_start
+        self.steps, self.cold_start = steps, cold_start
         self.floor_processor = 0.0
         self.actions = RandomActions(self.env)
         for action in self.actions.draw(WARM_UP_STEPS):
@@ -297,12 +296,14 @@ class Stopwatch:
 def measure_memory(args: argparse.Namespace) -> None:
     """Write the memory of a process with environments, each in a process of its own."""
     header = ["task", "envs", "threads", "before_mib", "resident_mib", "peak_mib", "slope_kib_per_env"]
+    # Freed arrays go back to the system. Otherwise what the terrain leaves behind hides what the environments take.
+    variables = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"}
     rows = []
     for task in args.tasks:
         sizes = []
         for num_envs in args.envs:
             command = [sys.executable, __file__, "--threads", str(args.threads), "--resident", task, str(num_envs)]
-            sizes.append(json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+            sizes.append(json.loads(subprocess.check_output(command, text=True, env=variables)))
         resident_kib = [size["resident"] for size in sizes]
         slope = float(np.polyfit(args.envs, resident_kib, 1)[0]) if len(args.envs) > 1 else float("nan")
         for num_envs, size in zip(args.envs, sizes, strict=True):
@@ -393,7 +394,6 @@ def compare_with_mjlab(num_envs: int, args: argparse.Namespace, log: Any) -> lis
 
 
 MEASUREMENTS = {"floor": measure_floor, "memory": measure_memory, "mjlab": measure_mjlab}
-
 
 if __name__ == "__main__":
     main()

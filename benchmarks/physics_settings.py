@@ -3,11 +3,12 @@
 """What each setting of the physics costs, and what it does to a robot that stands and to one that walks.
 
 Every variant changes one thing against the suite's settings. All variants step in turn, so that they share the noise
-of the machine, and the speed is a ratio to the suite's. Standing: creep of the feet over the second to fifth second.
+of the machine, and the speed is a ratio to the suite's. Standing: creep of the feet of one robot over the second to
+fifth second, of quadrupeds only, since humanoids fall without a policy.
 Walking: an open-loop trot of three seconds; printed is how far the robot ends from where it ends with a solver that
 runs to full convergence (for settings of the solver), or from where the suite's robot ends (for all others).
 
-    python benchmarks/physics_settings.py --robot unitree_go1
+    python benchmarks/physics_settings.py --robots unitree_go1
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ import numpy as np
 from rsl_rl_sac.locomotion.physics import Physics
 from rsl_rl_sac.locomotion.registry import load_robot
 from rsl_rl_sac.locomotion.robot import Robot
-from rsl_rl_sac.locomotion.scene import PhysicsCfg, build_spec, compile_model, joint_addresses
+from rsl_rl_sac.locomotion.scene import FRICTION, PhysicsCfg, build_spec, compile_model, joint_addresses
 from rsl_rl_sac.locomotion.terrain import Terrain, TerrainCfg
 
 RESULTS = Path(__file__).parent / "results"
@@ -103,12 +104,14 @@ class Run:
     """Some robots under one variant."""
 
     def __init__(self, robot: Robot, variant: Variant, rough: bool, num_envs: int) -> None:
-        terrain = Terrain(replace(TerrainCfg(), cell=variant.cell), seed=0) if rough else None
+        cfg = TerrainCfg.small_robots() if robot.total_mass < 20.0 else TerrainCfg()
+        terrain = Terrain(replace(cfg, cell=variant.cell), seed=0) if rough else None
         walls = boxes_of_walls(terrain) if terrain is not None and variant.boxes else []
         spec = build_spec(robot, terrain, variant.cfg)
         for center, half_size in walls:
             box = mujoco.mjtGeom.mjGEOM_BOX
-            spec.worldbody.add_geom(type=box, pos=center, size=half_size, contype=1, conaffinity=0)
+            friction = [FRICTION, 0.005, 0.0001]
+            spec.worldbody.add_geom(type=box, pos=center, size=half_size, contype=1, conaffinity=0, friction=friction)
         if variant.edit is not None:
             variant.edit(spec)
         model = compile_model(robot, spec)
@@ -158,9 +161,10 @@ class Run:
 def boxes_of_walls(terrain: Terrain) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return centres and half sizes of boxes with the vertical walls of stairs and boxes; lower the height field there.
 
-    The tiles have the same sizes as those of the height field, not the same random heights of boxes.
+    The boxes have the heights of the height field, at the middle of their tops.
     """
-    result, rng, bottom = [], np.random.default_rng(0), -3.0
+    result, bottom = [], -3.0
+    heights = terrain.heights.copy()
 
     def add(x: float, y: float, half_x: float, half_y: float, top: float) -> None:
         result.append((np.array([x, y, (top + bottom) / 2]), np.array([half_x, half_y, (top - bottom) / 2])))
@@ -173,10 +177,17 @@ def boxes_of_walls(terrain: Terrain) -> list[tuple[np.ndarray, np.ndarray]]:
         x, y, _ = terrain.origins[level, column]
         terrain.heights[level * cells + 1 : (level + 1) * cells, column * cells + 1 : (column + 1) * cells] = bottom
         if kind == "boxes":
-            height = 0.05 + 0.15 * difficulty
             for i, j in np.ndindex(17, 17):
-                add(x - 3.6 + 0.45 * i, y - 3.6 + 0.45 * j, 0.225, 0.225, rng.uniform(-height, height))
-            add(x, y, 1.0, 1.0, height)
+                center_x, center_y = x - 3.6 + 0.45 * i, y - 3.6 + 0.45 * j
+                vertex = (
+                    round((center_x + terrain.size[0] / 2) / terrain.cell),
+                    round((center_y + terrain.size[1] / 2) / terrain.cell),
+                )
+                add(center_x, center_y, 0.225, 0.225, float(heights[vertex]))
+            add(x, y, 1.0, 1.0, float(terrain.origins[level, column, 2]))
+            for sign in (-1.0, 1.0):
+                add(x + sign * 3.9125, y, 0.0875, 4.0, 0.0)
+                add(x, y + sign * 3.9125, 3.825, 0.0875, 0.0)
             continue
         height = (0.05 + 0.18 * difficulty) * (-1.0 if kind.startswith("inverted") else 1.0)
         # Rings of four boxes, from the flat border to the ring before the plate in the middle.
@@ -248,7 +259,7 @@ def measure(robot_name: str, rough: bool, num_envs: int, rounds: int) -> list[di
                 "standing_creep_mm": round(1e3 * creeps[name], 2),
                 "standing_height_m": round(heights[name], 4),
                 "walked_m": round(float(np.linalg.norm((ends[name] - runs[name].origins)[:, :2], axis=1).mean()), 3),
-                "end_distance_mean_mm": round(1e3 * float(np.nanmean(distance)), 1),
+                "end_distance_mean_mm": round(1e3 * float(distance.mean()), 1),
                 "compared_with": reference,
             }
         )

@@ -14,7 +14,9 @@ import torch
 
 from rsl_rl_sac.cli import main
 from rsl_rl_sac.locomotion import make_env, register_robot, registry, task_cfg, task_names, tasks
+from rsl_rl_sac.locomotion.commands import CommandCfg
 from rsl_rl_sac.locomotion.robot import Actuator, Body, Robot, Shape
+from rsl_rl_sac.locomotion.scene import PhysicsCfg
 from rsl_rl_sac.utils.errors import ConfigError
 
 ROBOTS = ("Anymal-B", "Anymal-D", "Unitree-A1", "Unitree-Go1", "Unitree-Go2", "Unitree-H1", "Unitree-G1")
@@ -144,9 +146,9 @@ def test_missing_data_file(tmp_path: Path) -> None:
 
 
 def test_family_that_does_not_fit(tmp_path: Path) -> None:
-    """A humanoid's rewards on a quadruped are refused with the name of the first group it lacks."""
+    """A humanoid's rewards on a quadruped are refused when the task is made, with what it lacks."""
     register_robot("Heavy-Dog", heavy_dog(tmp_path), tasks.h1)
-    with pytest.raises(ConfigError, match="heavy_dog has no joint group 'ankles'; it has all"):
+    with pytest.raises(ConfigError, match="heavy_dog: feet_slide needs feet that are bodies of their own"):
         make_env("Velocity-Flat-Heavy-Dog", num_envs=1)
 
 
@@ -228,3 +230,25 @@ def test_page_data_is_complete() -> None:
     assert set(head["actuators"][0]) == {field.name for field in dataclasses.fields(Actuator)}
     keys = {key for shape in body["shapes"] for key in shape}
     assert keys | {"quat"} == {field.name for field in dataclasses.fields(Shape)}
+
+
+def test_names_are_not_taken_twice(tmp_path: Path) -> None:
+    """A name of another robot is refused; the same robot again is not."""
+    with pytest.raises(ConfigError, match="There is a robot 'Unitree-Go1' already, of unitree_go1"):
+        register_robot("Unitree-Go1", tmp_path / "other.json", tasks.unitree_quadruped)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"physics": {"cone": "round"}}, "cone must be 'pyramidal' or 'elliptic', got 'round'"),
+        ({"physics": {"time_step": 0.0}}, "time_step must be positive"),
+        ({"commands": {"lin_vel_x": (1.0, -1.0)}}, "lin_vel_x must be a range"),
+        ({"commands": {"standing_share": 2.0}}, "standing_share must be in"),
+    ],
+)
+def test_bad_settings(override: dict[str, dict], message: str) -> None:
+    """Settings out of range are refused by name."""
+    classes = {"physics": PhysicsCfg, "commands": CommandCfg}
+    with pytest.raises(ConfigError, match=message):
+        make_env("Velocity-Flat-Unitree-Go1", 1, **{name: classes[name](**value) for name, value in override.items()})

@@ -320,7 +320,7 @@ IMPLICIT = {"joints": ["*_calf_joint"], "model": "implicit_pd", "stiffness": 1.0
         ),
         (put("bodies", 3, "quat", value=[1.0, 0.0, 0.0]), "quat of body 'FL_calf' must be 4 numbers"),
         (put("bodies", 3, "shapes", 0, "pos", value=[0.0, 0.0]), "body 'FL_calf': a shape needs 3 numbers for pos"),
-        (put("bodies", 3, "shapes", value=None), "bodies[3], shapes: expected an object, got NoneType"),
+        (put("bodies", 3, "shapes", value=None), "bodies[3], shapes: expected a list, got NoneType"),
         (put("actuators", 0, "effort_limit", value=-1.0), "needs a positive effort_limit, got -1.0"),
         (put("actuators", 0, "stiffness", value=-1.0), "needs a stiffness that is not negative, got -1.0"),
         (

@@ -134,6 +134,20 @@ class TestEnds:
             num_failures += sum(expected)
         assert num_failures > 2
 
+    @pytest.mark.parametrize("leaves", [True, False])
+    def test_first_of_the_four_physics_steps_does_not_count(self, leaves: bool) -> None:
+        """A robot on its back that leaves the ground in the first physics step has not failed; one that lands has."""
+        env = quiet_env(FLAT, num_envs=1)
+        env.physics.qpos[0, 2:7] = [0.5, 0.0, 1.0, 0.0, 0.0]
+        env.physics.qvel[0, 2] = 2.0 if leaves else -2.0
+        forces = np.zeros(4)
+        while not forces.any():  # lower it, until it touches during the step
+            env.physics.qpos[0, 2] -= 0.002
+            forces = _base_force(env, 0, np.zeros(12))
+        assert (forces > 1.0).tolist() == ([True, False, False, False] if leaves else [False, False, False, True])
+        _, _, dones, _ = env.step(zero_actions(env))
+        assert dones.tolist() == [not leaves]
+
     @pytest.mark.parametrize("task", ["Velocity-Flat-Unitree-H1", "Velocity-Rough-Unitree-G1"])
     def test_penalty_of_a_fall(self, task: str) -> None:
         """A fall costs 200 x 0.02 s; that term's share of the log is -4 / 20 s."""
@@ -236,10 +250,10 @@ class TestObservations:
         """Asking again gives the same, in memory of its own."""
         env = make_env(FLAT, num_envs=3)
         obs, *_ = env.step(zero_actions(env))
-        asked = env.get_observations()
-        assert torch.equal(asked["policy"], obs["policy"])
+        expected, asked = obs["policy"].clone(), env.get_observations()
+        assert torch.equal(asked["policy"], expected)
         asked["policy"].zero_()
-        assert torch.equal(env.get_observations()["policy"], obs["policy"])
+        assert torch.equal(env.get_observations()["policy"], expected)
         reset_obs, extras = env.reset()
         assert torch.equal(reset_obs["policy"], env.get_observations()["policy"]) and extras == {}
         assert env.episode_length_buf.tolist() == [0, 0, 0]
@@ -319,6 +333,21 @@ class TestLog:
             errors[:, 0] += np.linalg.norm(command[:, :2] - after[:, :2], axis=1) / 500.0
             errors[:, 1] += np.abs(command[:, 2] - after[:, 5]) / 500.0
         assert num_logs == 2 and first_episode.sum() == 2
+
+    def test_metrics_of_the_next_episode(self) -> None:
+        """They begin at zero: an episode of one step has one error, in a robot at rest that of the command alone."""
+        env = quiet_env(FLAT, num_envs=5)
+        for _ in range(30):
+            env.step(zero_actions(env))
+        end_by_time(env, list(range(5)))
+        env.step(zero_actions(env))
+        forward = observe(env)[:, 9:11]
+        assert (forward != 0.0).all()  # nobody stands, so the command has been this from the draw on
+        end_by_time(env, list(range(5)))
+        _, _, _, extras = env.step(zero_actions(env))
+        expected = np.linalg.norm(forward, axis=1).mean() / 500.0
+        assert extras["log"]["Metrics/base_velocity/error_vel_xy"] == pytest.approx(expected, rel=1e-4)
+        assert 0.0 < extras["log"]["Metrics/base_velocity/error_vel_yaw"] <= 1.0 / 500.0
 
 
 def test_reward_is_of_the_command_before_its_update() -> None:

@@ -107,8 +107,10 @@ def test_restored_environment_goes_on_exactly(task: str, history: str) -> None:
     pushes = np.isfinite(original.pushes.time_left).any()
     if pushes:
         original.pushes.time_left[1::2] = np.linspace(0.1, 1.0, 6)
+    original.num_diverged = 3
     state = original.state_dict()
     saved = through_a_file(state)
+    derived = {name: getattr(original.state, name).copy() for name in ("root_pos", "joint_vel", "last_air_time")}
     timers = original.pushes.time_left.copy()
     levels = original.levels.levels.copy() if original.levels is not None else None
 
@@ -128,6 +130,7 @@ def test_restored_environment_goes_on_exactly(task: str, history: str) -> None:
     restored.load_state_dict(saved)
     assert torch.equal(restored.get_observations()["policy"], saved["observation"])
     assert torch.equal(returned_before, kept)  # what was returned before is not overwritten
+    assert all(np.array_equal(getattr(restored.state, name), array) for name, array in derived.items())
     assert differences(expected, run(restored, 60, seed=1)) == []
     assert same_state(original.state_dict(), restored.state_dict())
 

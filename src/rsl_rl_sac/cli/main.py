@@ -18,9 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Command line, without the program's name; None takes that of the process.
     """
-    from rsl_rl_sac.cli.list import list_tasks
-
     try:
+        # Inside: what a verb imports may be missing, which is an error like any other.
+        from rsl_rl_sac.cli.list import list_tasks
+
         tyro.extras.subcommand_cli_from_dict(
             {"list": list_tasks},
             prog="rsl-rl-sac",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rsl_rl_sac.locomotion.kinematics import wrap_to_pi
+from rsl_rl_sac.utils.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,15 @@ class CommandCfg:
     """Probability that a command is to stand."""
     resampling_time: float = 10.0
     """Seconds between commands."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("lin_vel_x", "lin_vel_y", "ang_vel_z", "heading"):
+            low, high = getattr(self, name)
+            if not low <= high:
+                raise ConfigError(f"{name} must be a range (low, high), got {getattr(self, name)}.")
+        if not 0.0 <= self.standing_share <= 1.0 or not self.resampling_time > 0.0:
+            raise ConfigError("standing_share must be in [0, 1] and resampling_time positive.")
 
 
 class VelocityCommand:

@@ -36,7 +36,7 @@ class Score:
     tracking_ang: float
     """Tracking of the turning speed."""
     survival: float
-    """Share of the episodes that did not end by a fall."""
+    """Share of the episodes that lasted their full length."""
     episode_length: float
     """Steps until the fall, or the full length."""
     num_episodes: int
@@ -57,15 +57,15 @@ class ScheduledCommand(VelocityCommand):
         """
         super().__init__(cfg, num_envs, step_dt, np.random.default_rng(EVALUATION_SEED))
         rows = np.arange(num_envs)
+        self._count = np.zeros(num_envs, dtype=np.int64)
         self._table = []
         for _ in range(num_commands):
             super().resample(rows)
             self._table.append((self.velocity.copy(), self.heading_target.copy(), self.standing.copy()))
-        self.restart()
 
     def restart(self) -> None:
         """Begin with the first commands again."""
-        self._count = np.zeros(len(self.velocity), dtype=np.int64)
+        self._count[:] = 0
 
     def resample(self, rows: np.ndarray) -> None:
         """Take the next commands of the table."""
@@ -78,6 +78,10 @@ class ScheduledCommand(VelocityCommand):
             )
         self._count[rows] += 1
         self.steps_left[rows] = self.resampling_steps
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """Return the arrays that the future commands depend on."""
+        return {**super().state_dict(), "count": self._count}
 
 
 def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None) -> VelocityEnv:
@@ -123,7 +127,9 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
             tracking += running[:, None] * env.rewards.last[:, terms] / weights
             lengths += running
             ended = dones.cpu().numpy().astype(bool)
-            survived &= ~(running & ended & ~extras["time_outs"].cpu().numpy())
+            fell = ended & ~extras["time_outs"].cpu().numpy()
+            # An episode that ends before its time without a fall is a broken simulation, which proves nothing good.
+            survived &= ~(running & (fell | (ended & (lengths < env.max_episode_length))))
             running &= ~ended
             if not running.any():
                 break

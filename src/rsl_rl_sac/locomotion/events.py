@@ -136,7 +136,7 @@ class TerrainLevels:
             terrain: Terrain.
             num_envs: Number of environments.
             max_initial_level: Highest first level.
-            curriculum: Whether levels follow the progress; otherwise every reset draws one.
+            curriculum: Whether levels follow the progress; otherwise every end of an episode draws one.
             rng: Random generator.
         """
         self.terrain = terrain

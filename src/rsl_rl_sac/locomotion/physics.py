@@ -9,14 +9,15 @@ import os
 import mujoco
 import numpy as np
 
-from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 try:
     from mujoco.batch import Batch, SimulationError
 except ImportError as error:  # MuJoCo 3, which mjlab 1.6 pins
-    raise ConfigError(
-        f"The locomotion suite needs mujoco >= 4.0 for its thread pool, and this is {mujoco.__version__}. Upgrade it"
-        " with pip install --upgrade mujoco, in an environment of its own if another package pins the old one."
+    raise MissingDependencyError(
+        f"The locomotion suite needs mujoco >= 4.0 (and with it Python >= 3.11) for its thread pool; this is mujoco"
+        f" {mujoco.__version__}. Upgrade it with pip install --upgrade mujoco, in an environment of its own if another"
+        " package pins the old one."
     ) from error
 
 STATE = int(mujoco.mjtState.mjSTATE_QPOS) | int(mujoco.mjtState.mjSTATE_QVEL)
@@ -27,6 +28,13 @@ HISTORY = 3
 
 LARGEST_STATE = 1e3
 """Any position in m or rad, or speed in m/s or rad/s, beyond this is a diverged simulation."""
+
+
+def num_usable_cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 class Physics:
@@ -51,7 +59,7 @@ class Physics:
         self.model = model
         self.num_envs = num_envs
         self.decimation = decimation
-        self.batch = Batch(model, num_envs, num_threads or len(os.sched_getaffinity(0)))
+        self.batch = Batch(model, num_envs, num_threads or num_usable_cores())
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._trajectory = np.empty((num_envs, decimation, model.nq + model.nv))
         self._sensordata = np.empty((num_envs, decimation, model.nsensordata))
@@ -76,13 +84,15 @@ class Physics:
         Args:
             targets: Position targets of the joints, held over the physics steps.
         """
-        qpos, qvel = self.qpos.copy(), self.qvel.copy()
+        qpos, qvel, warnings = self.qpos.copy(), self.qvel.copy(), self._num_warnings()
         self.ctrl[:, : targets.shape[1]] = targets
         failed = np.zeros(self.num_envs, dtype=bool)
         try:
             self.batch.rollout(self.decimation, record=list(self._records), out=self._records)
         except SimulationError as error:
             failed[error.ids] = True
+        # A simulation that raised a warning stopped in mid-step.
+        failed |= self._num_warnings() > warnings
         # A NaN fails this comparison too.
         failed |= ~(np.abs(self._trajectory[:, -1]).max(axis=1) < LARGEST_STATE)
         if failed.any():
@@ -93,6 +103,10 @@ class Physics:
             self._trajectory[failed] = before[:, None]
             self._sensordata[failed] = 0.0
         return failed
+
+    def _num_warnings(self) -> np.ndarray:
+        """Return how many warnings each simulation has raised so far."""
+        return self.batch.warning[:, :, 1].sum(axis=1)  # the other column says where the last one came from
 
     def reset(self, rows: np.ndarray, qpos: np.ndarray, qvel: np.ndarray) -> None:
         """Put simulations into a state, forgetting time and warm start."""

@@ -49,8 +49,14 @@ def register_robot(name: str, file: str | Path, family: Callable[[str, bool], Ve
         name: Name in the names of the tasks.
         file: Path of its data file.
         family: Function of :mod:`rsl_rl_sac.locomotion.tasks`, or one of your own.
+
+    Raises:
+        ConfigError: If the name is taken by another robot.
     """
-    ROBOTS[name] = RobotEntry(str(file), family)
+    entry = RobotEntry(str(Path(file).resolve()), family)
+    if ROBOTS.get(name, entry) != entry:
+        raise ConfigError(f"There is a robot '{name}' already, of {ROBOTS[name].file}: choose another name.")
+    ROBOTS[name] = entry
 
 
 def task_names() -> list[str]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rsl_rl_sac.locomotion.robot import Robot
+from rsl_rl_sac.locomotion.scene import sensor_links
 from rsl_rl_sac.locomotion.state import RobotState
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -100,7 +101,9 @@ class _Term:
         lower, upper = (limit.astype(np.float32)[indices] for limit in robot.soft_limits)
         self.lower, self.upper = lower, upper
         self.default_pos = robot.default_pos.astype(np.float32)[indices]
-        self.undesired_links = robot.undesired_contact_links
+        self.undesired_links = [sensor_links(robot).index(link) for link in robot.undesired_contact_links]
+        if self.function is feet_slide and not {body.name for body in robot.bodies}.issuperset(robot.foot_links):
+            raise ConfigError(f"{robot.name}: feet_slide needs feet that are bodies of their own.")
 
     def __call__(self, view: StepView) -> np.ndarray:
         return self.function(view, self)
@@ -169,8 +172,7 @@ def feet_air_time_biped(view: StepView, term: _Term) -> np.ndarray:
 
 def undesired_contacts(view: StepView, term: _Term) -> np.ndarray:
     """Count links in contact that should not be."""
-    links = view.state.link_indices(term.undesired_links)
-    return view.state.recent_contacts[:, links].sum(axis=1)
+    return view.state.recent_contacts[:, term.undesired_links].sum(axis=1)
 
 
 def feet_slide(view: StepView, term: _Term) -> np.ndarray:

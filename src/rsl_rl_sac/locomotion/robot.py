@@ -151,7 +151,7 @@ class Robot:
         """
         path = Path(path)
         try:
-            data = json.loads(path.read_text())
+            data = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ConfigError(f"Cannot read the robot file {path}: {error}") from error
         robot = _build(cls, data, path.name)
@@ -242,6 +242,8 @@ def _build(cls: type, data: object, where: str) -> Any:  # noqa: ANN401
     for name, part in _PARTS.get(cls, {}).items():
         value = values.get(name)
         optional = fields[name].default is None
+        if not optional and not isinstance(value, list):
+            raise ConfigError(f"{where}, {name}: expected a list, got {type(value).__name__}.")
         if isinstance(value, list):
             values[name] = [_build(part, item, f"{where}, {name}[{i}]") for i, item in enumerate(value)]
         elif not (optional and value is None):

@@ -12,6 +12,9 @@ from rsl_rl_sac.locomotion.robot import ACTUATOR_MODELS, SHAPE_SIZES, Actuator, 
 
 def find_errors(robot: Robot) -> Iterator[str]:
     """Yield one line for each thing that does not fit together."""
+    if not isinstance(robot.default_pose, dict) or not isinstance(robot.joint_groups, dict):
+        yield "default_pose and joint_groups must be objects"
+        return
     if robot.kind not in ("quadruped", "humanoid"):
         yield f"kind must be 'quadruped' or 'humanoid', got '{robot.kind}'"
     for name in ("base_height", "action_scale", "soft_limit_factor"):

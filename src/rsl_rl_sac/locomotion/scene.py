@@ -37,6 +37,14 @@ class PhysicsCfg:
     tolerance: float = 1e-8
     """Improvement of the cost below which the solver stops."""
 
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.cone not in ("pyramidal", "elliptic"):
+            raise ConfigError(f"cone must be 'pyramidal' or 'elliptic', got {self.cone!r}.")
+        for name in ("time_step", "decimation", "impratio", "solver_iterations", "line_search_iterations", "tolerance"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}.")
+
 
 def build_spec(robot: Robot, terrain: Terrain | None = None, cfg: PhysicsCfg | None = None) -> mujoco.MjSpec:
     """Return the model of a robot on a terrain, as a specification that can still be changed.
@@ -193,7 +201,7 @@ def _add_sensors(spec: mujoco.MjSpec, robot: Robot) -> None:
         sensor = spec.add_sensor(
             name=f"contact/{link}", type=mujoco.mjtSensor.mjSENS_CONTACT, objtype=objtype, objname=objname
         )
-        # Data: the force alone (bit 1). Reduction 3: the net force over all contacts, in the world frame. One slot.
+        # The force alone; its sum over all contacts in the world frame (reduction "netforce" of MJCF); one slot.
         sensor.intprm[:3] = [1 << mujoco.mjtConDataField.mjCONDATA_FORCE.value, 3, 1]
 
 

@@ -31,7 +31,7 @@ class RobotState:
         self.physics = physics
         self.robot = robot
         self.base_com = base_com.astype(np.float32)
-        self.step_dt = physics.model.opt.timestep
+        self.physics_dt = physics.model.opt.timestep
         self._qpos_index, self._qvel_index = joint_addresses(robot, physics.model)
         self._links = sensor_links(robot)
         self.feet = self.link_indices(robot.foot_links)
@@ -60,7 +60,7 @@ class RobotState:
         num_joints = len(self._qvel_index)
         previous = self.physics.previous_qvel[:, self._qvel_index]
         present = self.physics.qvel[:, self._qvel_index]
-        self.joint_acc = ((present - previous) / self.step_dt).astype(np.float32)
+        self.joint_acc = ((present - previous) / self.physics_dt).astype(np.float32)
         sensors = self.physics.sensordata
         self.joint_torque = sensors[:, -1, :num_joints].astype(np.float32)
         force = sensors[:, :, num_joints:].reshape(*sensors.shape[:2], -1, 3)
@@ -121,7 +121,7 @@ class RobotState:
     def first_contact(self) -> np.ndarray:
         """Whether each foot touched down during the last control step and still touches."""
         # The margin is far from both a physics step and the rounding of sums of it.
-        longest = self.step_dt * self.physics.decimation + 1e-4
+        longest = self.physics_dt * self.physics.decimation + 1e-4
         return np.logical_and(self.contact_time > 0.0, self.contact_time < longest)
 
     @property
@@ -145,8 +145,8 @@ class RobotState:
     def _advance_air_time(self, contact: np.ndarray) -> None:
         """Advance the air and contact times of the feet by one physics step."""
         landing = contact & (self.air_time > 0.0)
-        self.air_time += self.step_dt
-        self.contact_time += self.step_dt
+        self.air_time += self.physics_dt
+        self.contact_time += self.physics_dt
         np.copyto(self.last_air_time, self.air_time, where=landing)
         self.air_time[contact] = 0.0
         self.contact_time[~contact] = 0.0

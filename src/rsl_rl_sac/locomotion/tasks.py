@@ -63,7 +63,7 @@ class VelocityTaskCfg:
     observation_noise: bool = True
     """Whether observations are noisy."""
     curriculum: bool = True
-    """Whether a robot's terrain level follows its progress; otherwise every reset draws a level."""
+    """Whether a robot's terrain level follows its progress; otherwise every end of an episode draws one."""
     max_initial_level: int = 5
     """Highest terrain level at the start."""
 

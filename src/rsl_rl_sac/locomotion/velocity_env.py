@@ -25,6 +25,9 @@ from rsl_rl_sac.locomotion.tasks import VelocityTaskCfg
 from rsl_rl_sac.locomotion.terrain import Terrain
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, NonFiniteError
 
+LARGEST_ACTION = 1e6
+"""Actions beyond this are refused."""
+
 
 class VelocityEnv(VecEnv):
     """Robots that track velocity commands, with the MDP of Isaac Lab's velocity tasks.
@@ -97,7 +100,7 @@ class VelocityEnv(VecEnv):
 
     @property
     def episode_length_buf(self) -> torch.Tensor:
-        """Steps since the last reset; may be set, as rsl_rl does to spread the time-outs."""
+        """Steps since the last reset, a copy; may be set as a whole, as rsl_rl does to spread the time-outs."""
         return torch.from_numpy(self._episode_length).clone().to(self.device)
 
     @episode_length_buf.setter
@@ -123,7 +126,7 @@ class VelocityEnv(VecEnv):
             and, if any episode ended, ``log``.
 
         Raises:
-            NonFiniteError: If an action is NaN or infinite.
+            NonFiniteError: If an action is NaN, infinite or beyond 1e6.
         """
         self._take(actions)
         diverged = self.physics.step(self._default_pos + self.robot.action_scale * self._action)
@@ -150,7 +153,7 @@ class VelocityEnv(VecEnv):
         if len(pushed):
             self.state.after_change(pushed)
         self._observe()
-        observations = self._tensordict(self._observation)
+        observations = self.get_observations()
         extras["final_obs"] = observations
         if final is not None:
             final_observation = self._observation.copy()
@@ -165,7 +168,7 @@ class VelocityEnv(VecEnv):
         return seed
 
     def close(self) -> None:
-        """Release the renderer."""
+        """Release the renderer; the threads of the physics end with the object."""
         self.camera.close()
 
     def render(self, env: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
@@ -203,10 +206,8 @@ class VelocityEnv(VecEnv):
                     f"The state of the environment has {name} in shape {shape}, expected {array.shape}: use the same"
                     " task and number of environments."
                 )
-        if self.terrain is not None and not np.array_equal(state_dict["terrain"].numpy(), arrays["terrain"]):
+        if self.terrain is not None and not np.array_equal(state_dict["terrain"].cpu().numpy(), arrays["terrain"]):
             raise CheckpointError("The state of the environment belongs to another terrain: use the same seed.")
-        # Not in place: the last observations returned share this memory.
-        arrays["observation"] = self._observation = np.empty_like(self._observation)
         for name, array in arrays.items():
             array[...] = state_dict[name].cpu().numpy()
         generator = dict(self.rng.bit_generator.state)
@@ -245,9 +246,11 @@ class VelocityEnv(VecEnv):
         if tuple(actions.shape) != self._action.shape:
             raise ConfigError(f"Actions must have shape {self._action.shape}, got {tuple(actions.shape)}.")
         action = actions.detach().to("cpu", torch.float32, copy=True).numpy()
-        if not np.isfinite(action).all():
-            rows = np.flatnonzero(~np.isfinite(action).all(axis=1))
-            raise NonFiniteError(f"The actions of environments {rows[:8].tolist()} are NaN or infinite.")
+        # A NaN fails this comparison too; what is beyond it overflows the squares of the rewards.
+        sound = np.abs(action).max(axis=1) < LARGEST_ACTION
+        if not sound.all():
+            rows = np.flatnonzero(~sound)
+            raise NonFiniteError(f"The actions of environments {rows[:8].tolist()} are NaN, infinite or huge.")
         self._previous_action = self._action
         self._action = action
 

@@ -21,5 +21,9 @@ class CheckpointError(RslRlSacError, RuntimeError):
     """A checkpoint is missing, damaged, unsafe, or belongs to another run."""
 
 
+class MissingDependencyError(RslRlSacError, ImportError):
+    """A package that a part of this one needs is missing or too old."""
+
+
 class NonFiniteError(RslRlSacError, ArithmeticError):
     """A reward, loss or gradient became NaN or infinite."""
