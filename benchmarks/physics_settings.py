@@ -269,9 +269,9 @@ def measure(robot_name: str, rough: bool, num_envs: int, rounds: int) -> list[di
 def main() -> None:
     """Measure, print and write ``results/physics_settings.csv``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--robots", nargs="+", default=["unitree_go1", "anymal_d", "unitree_g1"])
-    parser.add_argument("--num-envs", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--robots", nargs="+", default=["unitree_go1", "anymal_d"])
+    parser.add_argument("--num-envs", type=int, default=48)
+    parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--output", type=Path, default=RESULTS / "physics_settings.csv")
     arguments = parser.parse_args()
     rows = []

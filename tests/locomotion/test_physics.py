@@ -13,7 +13,7 @@ import pytest
 from mujoco.batch import SimulationError
 
 from rsl_rl_sac.locomotion.physics import Physics
-from rsl_rl_sac.locomotion.registry import load_robot
+from rsl_rl_sac.locomotion.registry import load_robot, make_env
 from rsl_rl_sac.locomotion.scene import build_spec, compile_model, joint_addresses
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -247,3 +247,14 @@ def test_short_control_step(decimation: int) -> None:
     with pytest.raises(ConfigError, match=f"at least 3 physics steps, got {decimation}"):
         Physics(compiled("unitree_go2"), NUM_ENVS, decimation)
     assert Physics(compiled("unitree_go2"), NUM_ENVS, 3).sensordata.shape[:2] == (NUM_ENVS, 3)
+
+
+def test_warning_of_mujoco_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A target that MuJoCo refuses leaves the state sound, but the simulation has stopped in mid-step."""
+    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its warnings
+    env = make_env("Velocity-Flat-Unitree-Go2", 3)
+    targets = np.tile(env.robot.default_pos, (3, 1))
+    assert not env.physics.step(targets).any()
+    targets[1, 0] = 1e11
+    assert env.physics.step(targets).tolist() == [False, True, False]
+    assert np.abs(env.physics.qvel).max() < 100.0

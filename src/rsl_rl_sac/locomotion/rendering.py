@@ -67,5 +67,5 @@ class Camera:
         except Exception as error:
             raise RslRlSacError(
                 f"Cannot draw without a display here ({error}). Install EGL or OSMesa (Debian: libegl1, libosmesa6) and"
-                " set MUJOCO_GL to egl or osmesa."
+                " set MUJOCO_GL to egl or osmesa before mujoco is imported; importing the suite first does so."
             ) from error
