@@ -44,7 +44,7 @@ clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*
 
 $(VENV)/.ready: pyproject.toml constraints.txt
-	@echo "Setting up $(VENV), which takes one to two minutes ..."
+	@echo "Setting up $(VENV), which takes two to three minutes ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
