@@ -88,6 +88,7 @@ def variants(rough: bool) -> list[Variant]:
         Variant("elliptic cone, impratio 1", replace(suite, cone="elliptic", impratio=1.0)),
         Variant("Euler", edit=_option("integrator", integrator.mjINT_EULER)),
         Variant("implicitfast", edit=_option("integrator", integrator.mjINT_IMPLICITFAST)),
+        Variant("discrete", edit=_option("integrator", integrator.mjINT_DISCRETE)),
         Variant("step 0.01 s x 2", replace(suite, time_step=0.01, decimation=2)),
         Variant("dense Jacobian", edit=_option("jacobian", mujoco.mjtJacobian.mjJAC_DENSE)),
         Variant("sparse Jacobian", edit=_option("jacobian", mujoco.mjtJacobian.mjJAC_SPARSE)),

@@ -15,7 +15,14 @@ import pytest
 
 from rsl_rl_sac.locomotion.registry import load_robot
 from rsl_rl_sac.locomotion.robot import Robot
-from rsl_rl_sac.locomotion.scene import PhysicsCfg, build_spec, compile_model, joint_addresses, sensor_links
+from rsl_rl_sac.locomotion.scene import (
+    PhysicsCfg,
+    build_spec,
+    compile_model,
+    joint_addresses,
+    motor_stiffness,
+    sensor_links,
+)
 from rsl_rl_sac.locomotion.terrain import Terrain, TerrainCfg
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -87,9 +94,9 @@ def test_joints(name: str) -> None:
     robot, model = compiled(name)
     count = len(robot.joint_names)
     assert (model.nq, model.nv) == (7 + count, 6 + count)
-    assert model.nu == (2 * count if name in QUADRUPEDS else count)
+    assert (model.nu, model.na) == (count, 0)
     driven = [model.joint(int(joint)).name for joint in model.actuator_trnid[:, 0]]
-    assert driven == robot.joint_names * (model.nu // count)
+    assert driven == robot.joint_names
     positions, velocities = joint_addresses(robot, model)
     for i, (joint_name, joint) in enumerate(robot.joints.items()):
         found = model.joint(joint_name)
@@ -114,13 +121,13 @@ def test_armature() -> None:
 
 
 def test_options() -> None:
-    """Settings of the physics arrive; DC motors are integrated explicitly, PD drives implicitly."""
+    """Settings of the physics arrive; DC motors are integrated explicitly where that is stable, all else implicitly."""
     for name in ROBOTS:
         option = compiled(name)[1].opt
         assert option.gravity.tolist() == [0.0, 0.0, -9.81]
         assert option.timestep == 0.005
-        integrator = mujoco.mjtIntegrator.mjINT_EULER if name in QUADRUPEDS else mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-        assert option.integrator == integrator
+        kind = "DISCRETE" if name.startswith("anymal") else "EULER" if name in QUADRUPEDS else "IMPLICITFAST"
+        assert option.integrator == getattr(mujoco.mjtIntegrator, f"mjINT_{kind}")
         assert option.disableflags & mujoco.mjtDisableBit.mjDSBL_AUTORESET
     cfg = PhysicsCfg(0.002, 5, "elliptic", 3.0, 7, 9, 1e-5)
     option = compiled("unitree_go2", cfg)[1].opt
@@ -128,6 +135,58 @@ def test_options() -> None:
     assert (option.iterations, option.ls_iterations) == (7, 9)
     assert option.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     assert compiled("unitree_go2")[1].opt.cone == mujoco.mjtCone.mjCONE_PYRAMIDAL
+    for integrator in ("euler", "implicitfast", "implicit", "discrete"):
+        option = compiled("anymal_b", PhysicsCfg(integrator=integrator))[1].opt
+        assert option.integrator == getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
+    with pytest.raises(ConfigError, match="integrator must be None or one of"):
+        PhysicsCfg(integrator="rk4")
+    # At a quarter of the step the slope of ANYmal B's motors is gentle enough: 7.94 / 4 < 2.
+    assert compiled("anymal_b", PhysicsCfg(time_step=0.00125))[1].opt.integrator == mujoco.mjtIntegrator.mjINT_EULER
+
+
+@pytest.mark.parametrize(("name", "slope"), [("anymal_b", 16.0), ("anymal_d", 16.0), ("unitree_a1", 33.5 / 21.0)])
+def test_motor_stiffness(name: str, slope: float) -> None:
+    """The inertia of a joint is the torque on it over the acceleration of the floating robot that it gives."""
+    robot, model = compiled(name)
+    model.opt.disableflags |= mujoco.mjtDisableBit.mjDSBL_ACTUATION | mujoco.mjtDisableBit.mjDSBL_GRAVITY
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    data = at_default_pose(robot, model, height=5.0)
+    responses = []
+    for address in joint_addresses(robot, model)[1]:
+        data.qfrc_applied[:] = 0.0
+        data.qfrc_applied[address] = 1.0
+        mujoco.mj_forward(model, data)
+        responses.append(data.qacc[address])
+    assert motor_stiffness(robot, 0.005) == pytest.approx(0.005 * slope * max(responses))
+
+
+def knee_speeds(name: str, cfg: PhysicsCfg, std: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return the speeds of the knees of a robot in a second of random actions, and in a second of rest 2 s later."""
+    robot, model = compiled(name, cfg)
+    data, rng = at_default_pose(robot, model), np.random.default_rng(0)
+    knees = [
+        joint_addresses(robot, model)[1][robot.joint_names.index(f"{leg}_KFE")] for leg in ("LF", "RF", "LH", "RH")
+    ]
+    speeds = np.zeros((200, cfg.decimation, 4))
+    for step in range(200):
+        offsets = robot.action_scale * std * rng.standard_normal(12)
+        data.ctrl[:] = robot.default_pos + (offsets if step < 50 else 0.0)
+        for substep in range(cfg.decimation):
+            mujoco.mj_step(model, data)
+            speeds[step, substep] = np.abs(data.qvel[knees])
+    return speeds[:50], speeds[150:]
+
+
+@pytest.mark.parametrize("name", ["anymal_b", "anymal_d"])
+def test_knees_do_not_chatter(name: str) -> None:
+    """Speeds of ANYmal's knees are those of physics at a quarter of the step, integrated explicitly; then they rest."""
+    moving, resting = knee_speeds(name, PhysicsCfg(), 0.3)
+    reference, quiet = knee_speeds(name, PhysicsCfg(time_step=0.00125, decimation=16, integrator="euler"), 0.3)
+    assert moving.mean() == pytest.approx(reference.mean(), rel=0.15)
+    assert max(resting.max(), quiet.max()) < 0.1
+    if name == "anymal_b":  # what the explicit integrator makes of it
+        wild, _ = knee_speeds(name, PhysicsCfg(integrator="euler"), 0.3)
+        assert wild.mean() > 2.0 * reference.mean()
 
 
 @pytest.mark.parametrize("name", ROBOTS)
