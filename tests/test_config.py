@@ -12,8 +12,9 @@ import pytest
 from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac import config
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SACCfg, preset
+from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SACCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils import ConfigError
 
 TABLE_C1 = {

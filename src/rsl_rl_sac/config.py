@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Configuration dataclasses and presets.
+"""Configuration dataclasses.
 
 ``to_dict()`` gives the plain dictionary that rsl_rl's runners take. The defaults are the paper's (Table C1).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -185,6 +185,14 @@ class CriticCfg(_Cfg):
 
 
 @dataclass
+class SymmetryCfg(_Cfg):
+    """Symmetry augmentation."""
+
+    data_augmentation_func: str = "rsl_rl_sac.locomotion.symmetry:mirror_states"
+    """Function with rsl_rl's signature, ``(env, obs, actions)``."""
+
+
+@dataclass
 class SACCfg(_Cfg):
     """The algorithm."""
 
@@ -233,8 +241,23 @@ class SACCfg(_Cfg):
     target_entropy_scale: float = 0.167
     """The target entropy is minus this times the number of actions."""
 
+    final_target_entropy_scale: float | None = None
+    """Scale at which the target entropy ends; None keeps it."""
+
+    target_entropy_updates: tuple[int, int] = (0, 100_000)
+    """Gradient steps between which the target entropy goes from the first scale to the final one."""
+
     policy_update_frequency: int = 1
     """Gradient steps of the critics per gradient step of the actor."""
+
+    exploration_scale: tuple[float, float] = (1.0, 1.0)
+    """Factors on the policy's noise, of the first to the last environment; ``1 1`` acts as the policy samples."""
+
+    exploration_correlation: tuple[float, float] = (0.0, 0.0)
+    """Correlation of that noise in successive steps, over the environments; 0 is white noise, as the paper has it."""
+
+    desired_kl: float | None = None
+    """KL divergence by which an iteration shall change the policy; the actor's learning rate follows it."""
 
     actor_start_update: int = 0
     """Gradient steps of the critics before the first of the actor."""
@@ -248,8 +271,11 @@ class SACCfg(_Cfg):
     max_grad_norm: float = 1.0
     """Norm to which the gradients of the actor and of the critics are clipped, each."""
 
-    action_bounds: list[list[float]] | list[float] | None = None
+    action_bounds: list[float] | list[list[float]] | None = None
     """Bounds ``[low, high]`` of the policy's output, numbers or one list each; None takes ``env.action_bounds``."""
+
+    largest_action: float | None = None
+    """Size to which wider bounds are narrowed, in units of the policy's output; None keeps them."""
 
     missing_final_obs: str = "error"
     """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` keeps such transitions out of the replay."""
@@ -272,8 +298,8 @@ class SACCfg(_Cfg):
     rnd_cfg: dict | None = None
     """Random network distillation; only None so far."""
 
-    symmetry_cfg: dict | None = None
-    """Symmetry augmentation; only None so far."""
+    symmetry_cfg: SymmetryCfg | None = None
+    """Symmetry augmentation of the mini-batches."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -287,17 +313,32 @@ class SACCfg(_Cfg):
         _check_number(self, "tau", 0.0, 1.0, open_low=True)
         _check_number(self, "init_temperature", 0.0, 1e3, open_low=self.auto_temperature)
         _check_number(self, "target_entropy_scale", -1e3, 1e3)
+        if self.final_target_entropy_scale is not None:
+            _check_number(self, "final_target_entropy_scale", -1e3, 1e3)
+        first, last = self.target_entropy_updates
+        _check(
+            0 <= first < last, "target_entropy_updates", self.target_entropy_updates, "two integers, 0 <= first < last"
+        )
         _check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
         _check_int(self, "actor_start_update", 0)
+        low, high = self.exploration_scale
+        _check(low > 0.0 and high > 0.0, "exploration_scale", self.exploration_scale, "two positive numbers")
+        ok = all(0.0 <= value < 1.0 for value in self.exploration_correlation)
+        _check(ok, "exploration_correlation", self.exploration_correlation, "two numbers in [0, 1)")
+        if self.desired_kl is not None:
+            _check_number(self, "desired_kl", 0.0, 1e3, open_low=True)
         _check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
+        if self.largest_action is not None:
+            _check_number(self, "largest_action", 0.0, 1e6, open_low=True)
         ways = ("min", "mean")
         _check(self.value_reduction in ways, "value_reduction", self.value_reduction, "'min' or 'mean'")
         ways = ("error", "drop")
         _check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
         for name in ("replay_dtype", "replay_action_dtype"):
             _check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
-        for name in ("rnd_cfg", "symmetry_cfg"):
-            _check(getattr(self, name) is None, name, getattr(self, name), "None: SAC does not offer it yet")
+        _check(self.rnd_cfg is None, "rnd_cfg", self.rnd_cfg, "None: SAC does not offer it yet")
+        if isinstance(self.symmetry_cfg, dict):
+            self.symmetry_cfg = SymmetryCfg.from_dict(self.symmetry_cfg, "symmetry_cfg.")
 
 
 @dataclass
@@ -345,6 +386,9 @@ class BaseRunnerCfg(_Cfg):
 class RunnerCfg(BaseRunnerCfg):
     """A training run with SAC."""
 
+    overlap: bool = False
+    """Whether to step the environment and to learn at the same time; the policy that acts is one iteration older."""
+
     keep_checkpoints: int = 0
     """Number of newest checkpoints to keep; 0 keeps all."""
 
@@ -364,6 +408,20 @@ class RunnerCfg(BaseRunnerCfg):
 
 
 @dataclass
+class GaussianCfg(_Cfg):
+    """Action noise of PPO."""
+
+    class_name: str = "GaussianDistribution"
+    """Distribution class of rsl_rl."""
+
+    init_std: float = 1.0
+    """Initial standard deviation."""
+
+    std_type: str = "scalar"
+    """Whether the network learns the standard deviation (``scalar``) or its logarithm (``log``)."""
+
+
+@dataclass
 class PPOModelCfg(_Cfg):
     """A network of rsl_rl's PPO."""
 
@@ -379,8 +437,13 @@ class PPOModelCfg(_Cfg):
     obs_normalization: bool = False
     """Whether to normalize observations by running statistics."""
 
-    distribution_cfg: dict | None = None
-    """Action distribution; None for the critic."""
+
+@dataclass
+class PPOActorCfg(PPOModelCfg):
+    """The policy network of rsl_rl's PPO."""
+
+    distribution_cfg: GaussianCfg = field(default_factory=GaussianCfg)
+    """Action distribution, with the initial noise of Table C2."""
 
 
 @dataclass
@@ -446,48 +509,11 @@ class PPORunnerCfg(BaseRunnerCfg):
     experiment_name: str = "ppo"
     """Name of the experiment."""
 
-    actor: PPOModelCfg = field(
-        default_factory=lambda: PPOModelCfg(
-            distribution_cfg={"class_name": "GaussianDistribution", "init_std": 1.0, "std_type": "scalar"}
-        )
-    )
-    """Policy network, with the initial action noise of Table C2."""
+    actor: PPOActorCfg = field(default_factory=PPOActorCfg)
+    """Policy network."""
 
     critic: PPOModelCfg = field(default_factory=PPOModelCfg)
     """Value network."""
 
     algorithm: PPOCfg = field(default_factory=PPOCfg)
     """The algorithm."""
-
-
-def _paper(robot: set[str]) -> RunnerCfg:
-    """Table C1; the humanoids have their own target entropy."""
-    cfg = RunnerCfg()
-    if robot & {"g1", "h1"}:
-        cfg.algorithm.target_entropy_scale = 0.5
-    return cfg
-
-
-def _ppo_paper(robot: set[str]) -> PPORunnerCfg:
-    """Table C2; the humanoids have their own entropy coefficients."""
-    cfg = PPORunnerCfg()
-    for humanoid, entropy_coef in (("g1", 0.008), ("h1", 0.01)):
-        if humanoid in robot:
-            cfg.algorithm.entropy_coef = entropy_coef
-    return cfg
-
-
-PRESETS: dict[str, Callable[[set[str]], RunnerCfg | PPORunnerCfg]] = {"paper": _paper, "ppo_paper": _ppo_paper}
-"""Named configurations, as functions of the words in the robot's name."""
-
-
-def preset(name: str, robot: str = "") -> RunnerCfg | PPORunnerCfg:
-    """Return a named configuration.
-
-    Args:
-        name: ``"paper"`` (Table C1) or ``"ppo_paper"`` (Table C2).
-        robot: Robot or task name, for example ``"g1"``, ``"Unitree-G1"`` or ``"Velocity-Rough-Unitree-G1"``.
-    """
-    if name not in PRESETS:
-        raise ConfigError(f"Unknown preset '{name}'. Known presets: {', '.join(PRESETS)}.")
-    return PRESETS[name](set(robot.lower().split("-")))

@@ -111,3 +111,56 @@ def test_bad_critic_values() -> None:
         CriticCfg(value_range=(1.0, 1.0))
     with pytest.raises(ConfigError, match="num_atoms"):
         CriticCfg(num_atoms=0)
+
+
+def test_target_entropy_moves_linearly() -> None:
+    """From scale 0.5 to -0.3 between the gradient steps 10 and 30, it is 0.1 in the middle, and stays at the end."""
+    alg, _ = small_alg(target_entropy_scale=0.5, final_target_entropy_scale=-0.3, target_entropy_updates=(10, 30))
+    expected = {0: 0.5, 10: 0.5, 20: 0.1, 25: -0.1, 30: -0.3, 1000: -0.3}
+    for updates, scale in expected.items():
+        alg.num_updates = updates
+        assert alg.target_entropy == pytest.approx(-scale * alg.actor.distribution.output_dim)
+
+
+@pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.5), (0.1, 1.0), (1.0, 1 / 1.5)])
+def test_learning_rate_follows_the_divergence(shift: float, factor: float) -> None:
+    """A policy whose mean moved by k sigma has diverged by k^2 / 2: too little speeds the actor up, too much slows it.
+
+    The desired divergence of 0.005 is that of a shift by 0.1 sigma; the rule acts outside of its half and its double.
+    """
+    alg, env = small_alg(desired_kl=0.005)
+    latent = alg.actor.get_latent(env.get_observations())
+    mean, std = alg._policy_parameters(latent)
+    before = alg.learning_rate
+    alg._adapt_learning_rate(0.005, latent, (mean + shift * std, std))
+    assert alg.learning_rate == pytest.approx(factor * before)
+
+
+def test_desired_divergence_is_reached() -> None:
+    """Over some iterations the divergence of an iteration settles within the band around what is desired."""
+    alg, env = small_alg(desired_kl=0.01, training_start_iteration=0, num_mini_batches=8)
+    collect(alg, env, 20)
+    divergences = []
+    for _ in range(40):
+        latent = alg.actor.get_latent(env.get_observations())
+        old = alg._policy_parameters(latent)
+        alg.update()
+        new = alg._policy_parameters(latent)
+        divergences.append(float(alg.actor.distribution.kl_divergence(old, new).mean()))
+    assert 0.003 < sorted(divergences[20:])[10] < 0.03
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"exploration_scale": (0.0, 1.0)},
+        {"exploration_correlation": (0.0, 1.0)},
+        {"desired_kl": 0.0},
+        {"final_target_entropy_scale": float("nan")},
+        {"target_entropy_updates": (5, 5)},
+    ],
+)
+def test_options_are_checked(settings: dict) -> None:
+    """Values out of range are refused by name."""
+    with pytest.raises(ConfigError, match=next(iter(settings))):
+        SACCfg(**settings)

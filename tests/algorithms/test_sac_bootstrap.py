@@ -13,6 +13,7 @@ from rsl_rl_sac.algorithms import SAC
 from tests.helpers import small_cfg
 
 GAMMA = 0.8
+NUM_STEPS = 400  # with few transitions the critics tell aliased states apart by the noise of the action
 LENGTH = 4
 
 
@@ -53,12 +54,12 @@ def train(ends_by: str, n_step: int) -> torch.Tensor:
     env = ConstantReward(ends_by)
     cfg = small_cfg(
         gamma=GAMMA, n_step=n_step, auto_temperature=False, init_temperature=0.0, tau=0.1, batch_size=128,
-        num_mini_batches=700, replay_size=8 * 40, training_start_iteration=0, critic_learning_rate=3e-3,
+        num_mini_batches=700, replay_size=8 * NUM_STEPS, training_start_iteration=0, critic_learning_rate=3e-3,
     )  # fmt: skip
     cfg.actor.obs_normalization = cfg.critic.obs_normalization = False
     alg = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
     obs = env.get_observations()
-    for _ in range(40):
+    for _ in range(NUM_STEPS):
         obs, rewards, dones, extras = env.step(alg.act(obs))
         alg.process_env_step(obs, rewards, dones, extras)
     alg.update()

@@ -49,3 +49,17 @@ def test_bad_bounds_by_hand(bounds: object) -> None:
     """Bounds that make no sense are refused with their name."""
     with pytest.raises(ConfigError, match=r"algorithm\.action_bounds"):
         resolve_action_bounds(object(), 2, bounds)  # type: ignore[arg-type]
+
+
+class TestLargestAction:
+    """Bounds that are wider than the policy shall reach."""
+
+    def test_narrows_only_what_is_wider(self) -> None:
+        """Bounds (-1, 8) and (-5, 2) become (-1, 3) and (-3, 2)."""
+        low, high = resolve_action_bounds(object(), 2, [[-1.0, -5.0], [8.0, 2.0]], largest=3.0)
+        assert low.tolist() == [-1.0, -3.0] and high.tolist() == [3.0, 2.0]
+
+    def test_nothing_left(self) -> None:
+        """An action that is always larger is named."""
+        with pytest.raises(ConfigError, match=r"largest_action = 3 leaves no room .* actions \[1\]"):
+            resolve_action_bounds(object(), 2, [[-1.0, 4.0], [8.0, 5.0]], largest=3.0)

@@ -24,8 +24,9 @@ from tests.helpers import small_cfg
 
 def make_cfg(seed: int = 0, **algorithm: object) -> RunnerCfg:
     """Return a configuration whose checkpoints hold the replay."""
+    overlap = bool(algorithm.pop("overlap", False))
     cfg = small_cfg(save_replay=True, **algorithm)
-    cfg.seed = seed
+    cfg.seed, cfg.overlap = seed, overlap
     return cfg
 
 
@@ -78,7 +79,13 @@ class TestExactResume:
     """train(2N) equals train(N), resume, train(N), bit for bit."""
 
     @pytest.mark.parametrize(
-        "overrides", [{}, {"policy_update_frequency": 2, "replay_dtype": "float16"}, {"missing_final_obs": "drop"}]
+        "overrides",
+        [
+            {},
+            {"policy_update_frequency": 2, "replay_dtype": "float16"},
+            {"missing_final_obs": "drop"},
+            {"overlap": True, "desired_kl": 0.01},
+        ],
     )
     def test_equals_uninterrupted(self, tmp_path: pathlib.Path, overrides: dict) -> None:
         """Weights, optimizers, temperature, statistics, replay, generators, logger and environment are the same."""
@@ -320,7 +327,7 @@ class TestSaving:
 
         monkeypatch.setattr(os, "replace", crash_at_second)
         with pytest.raises(OSError, match="power cut"):
-            runner._save_numbered()
+            runner.save_checkpoint()
         monkeypatch.undo()
         resumed = make_runner(None)
         resumed.load(str(tmp_path / "model_2.pt"))

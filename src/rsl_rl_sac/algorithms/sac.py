@@ -16,7 +16,9 @@ from tensordict import TensorDict
 from rsl_rl_sac.algorithms.construction import build_actor, build_critic
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.extensions import Symmetry
 from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
@@ -56,6 +58,8 @@ class SAC:
         cfg: SACCfg | None = None,
         device: str = "cpu",
         multi_gpu_cfg: dict | None = None,
+        symmetry: Symmetry | None = None,
+        seed: int = 0,
     ) -> None:
         """Initialize the algorithm.
 
@@ -66,6 +70,8 @@ class SAC:
             cfg: Settings, the paper's if None.
             device: Device of the learner.
             multi_gpu_cfg: Rank and number of processes as rsl_rl's runner gives them, None for one process.
+            symmetry: Augmentation of the mini-batches, if any.
+            seed: Seed of the exploration.
         """
         self.cfg = cfg or SACCfg()
         self.device = torch.device(device)
@@ -79,7 +85,6 @@ class SAC:
         init_temperature = self.cfg.init_temperature
         log_alpha = math.log(init_temperature) if init_temperature > 0.0 else -math.inf
         self.log_alpha = torch.tensor(log_alpha, device=self.device, requires_grad=self.cfg.auto_temperature)
-        self.target_entropy = -self.cfg.target_entropy_scale * self.actor.distribution.output_dim
 
         self._actor_parameters = FlatParameters(self.actor.mlp.parameters())
         self._critic_parameters = FlatParameters(self.critic.mlp.parameters())
@@ -95,6 +100,15 @@ class SAC:
         self.last_saved_iteration: int | None = None
         """Value of :attr:`iteration` at the last :meth:`save`."""
         self.rnd = None
+        self.symmetry = symmetry
+        self.explorer = Explorer(
+            storage.num_envs,
+            self.actor.distribution.output_dim,
+            self.cfg.exploration_scale,
+            self.cfg.exploration_correlation,
+            seed,
+            self.device,
+        )
         self._num_new_steps = 0
         self._last_obs: TensorDict | None = None
         self._next_obs: TensorDict | None = None
@@ -106,6 +120,17 @@ class SAC:
         return self.actor_optimizer.param_groups[0]["lr"]
 
     @property
+    def target_entropy(self) -> float:
+        """Entropy that the temperature holds the policy at, which may change as training goes on."""
+        cfg = self.cfg
+        scale = cfg.target_entropy_scale
+        if cfg.final_target_entropy_scale is not None:
+            first, last = cfg.target_entropy_updates
+            share = min(max((self.num_updates - first) / (last - first), 0.0), 1.0)
+            scale += share * (cfg.final_target_entropy_scale - scale)
+        return -scale * self.actor.distribution.output_dim
+
+    @property
     def alpha(self) -> torch.Tensor:
         """Temperature."""
         return self.log_alpha.detach().exp()
@@ -114,12 +139,16 @@ class SAC:
 
     def act(self, obs: TensorDict) -> torch.Tensor:
         """Sample actions of the current policy."""
+        actions = self.explorer.act(self.actor, obs).detach()
+        self.record(obs, actions)
+        return actions
+
+    def record(self, obs: TensorDict, actions: torch.Tensor) -> None:
+        """Take note of actions, which may come from a copy of the policy; :meth:`process_env_step` stores them."""
         if self._next_obs is not None and not _same(obs, self._next_obs):
             self.storage.cut()  # somebody stepped or reset the environment in between
         self._last_obs = obs
-        actions = self.actor(obs, stochastic_output=True).detach()
         self._last_actions = actions
-        return actions
 
     def process_env_step(self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict) -> None:
         """Store one vector step.
@@ -170,8 +199,13 @@ class SAC:
         history = torch.zeros(num_steps, len(METRICS), device=self.device)
         counts: dict[str, int] = dict.fromkeys(METRICS, 0)
         zero = torch.zeros((), device=self.device)
+        probe: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
+            batch = self.symmetry.augment(batch) if self.symmetry is not None else batch
+            if probe is None and self.cfg.desired_kl is not None:
+                latent = self.actor.get_latent(batch.observations)
+                probe = (latent, self._policy_parameters(latent))
             updates_policy = self._is_policy_step()
             critic_latent = self.critic.get_latent(batch.observations)
 
@@ -192,6 +226,8 @@ class SAC:
             for name in metrics:
                 counts[name] += 1
         self._check_finite(history)
+        if self.cfg.desired_kl is not None and probe is not None and counts["actor"] > 0:
+            self._adapt_learning_rate(self.cfg.desired_kl, *probe)
         sums = dict(zip(METRICS, history.sum(dim=0).tolist(), strict=True))
         return {name: sums[name] / count for name, count in counts.items() if count > 0}
 
@@ -238,6 +274,21 @@ class SAC:
         self.actor_optimizer.step()
         entropy = -log_prob.detach().mean()
         return {"actor": loss.detach(), "actor_grad_norm": grad_norm, "alpha": alpha, "entropy": entropy}
+
+    def _policy_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return mean and standard deviation of the latent action."""
+        with torch.no_grad():
+            self.actor.distribution.update(self.actor._evaluate(latent))
+            return self.actor.distribution.params
+
+    def _adapt_learning_rate(self, desired_kl: float, latent: torch.Tensor, old: tuple[torch.Tensor, ...]) -> None:
+        """Let an iteration change the policy by the desired KL divergence, with the rule of rsl_rl's PPO."""
+        kl = float(self.actor.distribution.kl_divergence(old, self._policy_parameters(latent)).mean())
+        (group,) = self.actor_optimizer.param_groups
+        if kl > 2.0 * desired_kl:
+            group["lr"] = max(group["lr"] / 1.5, 1e-6)
+        elif kl < 0.5 * desired_kl:
+            group["lr"] = min(group["lr"] * 1.5, 1e-3)
 
     def _is_policy_step(self) -> bool:
         """Return whether the next gradient step moves the actor too."""
@@ -301,7 +352,12 @@ class SAC:
             "actor_optimizer_state_dict": self.actor_optimizer.state_dict(),
             "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
             "temperature_optimizer_state_dict": self.temperature_optimizer.state_dict(),
-            "counters": {"iteration": self.iteration, "num_updates": self.num_updates},
+            "explorer": self.explorer.state_dict(),
+            "counters": {
+                "iteration": self.iteration,
+                "num_updates": self.num_updates,
+                "num_new_steps": self._num_new_steps,
+            },
         }
         if self.cfg.save_replay:
             state["replay_state_dict"] = self.storage.state_dict()
@@ -341,6 +397,7 @@ class SAC:
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"The checkpoint does not fit the networks of this run: {error}") from error
         if parts.get("iteration"):
+            self.explorer.load_state_dict(loaded_dict["explorer"])
             self.iteration = loaded_dict["counters"]["iteration"]
             self.num_updates = loaded_dict["counters"]["num_updates"]
             self.last_saved_iteration = self.iteration
@@ -348,7 +405,8 @@ class SAC:
             self.storage.load_state_dict(loaded_dict["replay_state_dict"])
         if not (has_replay and loaded_dict.get("env_continues", False)):
             self.storage.cut()
-        self._num_new_steps = 0
+        # What the replay holds but the statistics have not seen: a runner that overlaps saves before they have.
+        self._num_new_steps = loaded_dict["counters"].get("num_new_steps", 0) if has_replay else 0
         self._last_obs = self._last_actions = self._next_obs = None
         return bool(parts.get("iteration"))
 
@@ -374,10 +432,11 @@ class SAC:
         if alg_cfg.reuse_cpu_memory and torch.device(device).type == "cpu":
             reuse_large_allocations()
         cfg["obs_groups"] = resolve_obs_groups(obs, cfg["obs_groups"], ["actor", "critic"])
-        low, high = resolve_action_bounds(env, env.num_actions, alg_cfg.action_bounds)
+        low, high = resolve_action_bounds(env, env.num_actions, alg_cfg.action_bounds, alg_cfg.largest_action)
         actor = build_actor(cfg.get("actor", {}), obs, cfg["obs_groups"], env.num_actions, low, high)
         critic = build_critic(cfg.get("critic", {}), obs, cfg["obs_groups"], env.num_actions)
         print(f"Actor Model: {actor}\nCritic Model: {critic}")
+        seed = (cfg.get("seed") or 0) + (cfg.get("multi_gpu") or {}).get("global_rank", 0)
         storage = ReplayStorage(
             env.num_envs,
             alg_cfg.replay_size,
@@ -387,10 +446,11 @@ class SAC:
             alg_cfg.gamma,
             alg_cfg.replay_device or device,
             getattr(torch, alg_cfg.replay_dtype),
-            seed=(cfg.get("seed") or 0) + (cfg.get("multi_gpu") or {}).get("global_rank", 0),
+            seed=seed,
             action_dtype=getattr(torch, alg_cfg.replay_action_dtype),
         )
-        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"))
+        symmetry = Symmetry(env, alg_cfg.symmetry_cfg.data_augmentation_func) if alg_cfg.symmetry_cfg else None
+        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed)
 
 
 def _same(obs: TensorDict, expected: TensorDict) -> bool:

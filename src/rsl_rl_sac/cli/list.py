@@ -5,12 +5,19 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
+import tyro
 from rich.console import Console
 from rich.table import Table
 
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb."""
+    tyro.cli(list_tasks, prog="rsl-rl-sac list", args=list(arguments))
 
 
 def list_tasks() -> None:

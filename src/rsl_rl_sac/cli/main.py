@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
 import sys
 from collections.abc import Sequence
 
-import tyro
+from rsl_rl_sac.utils.errors import ConfigError, RslRlSacError
 
-from rsl_rl_sac.utils.errors import RslRlSacError
+VERBS = {
+    "list": "show the tasks of the suite",
+    "train": "train a policy on a task",
+    "compare": "train SAC and rsl_rl's PPO side by side",
+}
+"""Verbs and what they do. Verb ``x`` is the function ``run`` of the module ``rsl_rl_sac.cli.x``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -18,16 +25,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: Command line, without the program's name; None takes that of the process.
     """
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        raise SystemExit(0 if arguments else 2)
+    verb = arguments[0]
     try:
-        # Inside: what a verb imports may be missing, which is an error like any other.
-        from rsl_rl_sac.cli.list import list_tasks
-
-        tyro.extras.subcommand_cli_from_dict(
-            {"list": list_tasks},
-            prog="rsl-rl-sac",
-            description="Soft Actor-Critic for legged robots.",
-            args=arguments,
-        )
+        if verb not in VERBS:
+            near = difflib.get_close_matches(verb, VERBS, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(f"There is no verb '{verb}'.{hint} Verbs: {', '.join(VERBS)}.")
+        # Here: what a verb imports may be missing, which is an error like any other; and help stays quick.
+        importlib.import_module(f"rsl_rl_sac.cli.{verb}").run(arguments[1:])
     except RslRlSacError as error:
         print(f"rsl-rl-sac: {error}", file=sys.stderr)
         raise SystemExit(1) from None
+
+
+def _help() -> str:
+    verbs = "\n".join(f"  {verb:10s} {text}" for verb, text in VERBS.items())
+    return (
+        "usage: rsl-rl-sac VERB ...\n\nSoft Actor-Critic for legged robots.\n\n"
+        f"verbs:\n{verbs}\n\nrsl-rl-sac VERB --help tells more."
+    )

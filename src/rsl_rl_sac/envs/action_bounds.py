@@ -55,7 +55,7 @@ def action_bounds(
 
 
 def resolve_action_bounds(
-    env: object, num_actions: int, override: list | None = None
+    env: object, num_actions: int, override: list | None = None, largest: float | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the action bounds given by hand or, if there are none, those of the environment.
 
@@ -63,6 +63,7 @@ def resolve_action_bounds(
         env: Environment, which may have ``action_bounds``: (low, high) tensors of shape ``(num_actions,)``, or None.
         num_actions: Number of actions.
         override: ``[low, high]`` from the configuration, numbers or one list each.
+        largest: Size of an action beyond which the bounds are narrowed, if any.
     """
     bounds = override if override is not None else getattr(env, "action_bounds", None)
     if bounds is None:
@@ -85,4 +86,9 @@ def resolve_action_bounds(
     if bool(bad.any()):
         actions = bad.nonzero().flatten().tolist()
         raise ConfigError(f"{where} must be finite with low < high, which fails for the actions {actions}.")
+    if largest is not None:
+        low, high = low.clamp(min=-largest), high.clamp(max=largest)
+        bad = (low >= high).nonzero().flatten().tolist()
+        if bad:
+            raise ConfigError(f"largest_action = {largest:g} leaves no room within {where} for the actions {bad}.")
     return low, high

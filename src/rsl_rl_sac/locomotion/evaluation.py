@@ -100,6 +100,12 @@ def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None
     return env
 
 
+def tracking_terms(env: VelocityEnv) -> np.ndarray:
+    """Return how well each environment tracked its velocity and its turning speed in the last step, 0 to 1."""
+    terms = [env.rewards.names.index(name) for name in ("track_lin_vel_xy_exp", "track_ang_vel_z_exp")]
+    return env.rewards.last[:, terms] / env.rewards.weights[terms]
+
+
 def evaluate(policy: Policy, env: VelocityEnv) -> Score:
     """Score a policy on the first episode of each environment.
 
@@ -115,8 +121,6 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
     if env.levels is not None:
         env.levels.levels = env.rng.integers(0, env.levels.num_levels, size=env.num_envs)
     obs, _ = env.reset()
-    terms = [env.rewards.names.index(name) for name in ("track_lin_vel_xy_exp", "track_ang_vel_z_exp")]
-    weights = env.rewards.weights[terms]
     running = np.ones(env.num_envs, dtype=bool)
     survived = np.ones(env.num_envs, dtype=bool)
     returns, lengths, tracking = np.zeros(env.num_envs), np.zeros(env.num_envs), np.zeros((env.num_envs, 2))
@@ -124,7 +128,7 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
         for _ in range(env.max_episode_length):
             obs, rewards, dones, extras = env.step(policy(obs))
             returns += running * rewards.cpu().numpy()
-            tracking += running[:, None] * env.rewards.last[:, terms] / weights
+            tracking += running[:, None] * tracking_terms(env)
             lengths += running
             ended = dones.cpu().numpy().astype(bool)
             fell = ended & ~extras["time_outs"].cpu().numpy()

@@ -65,6 +65,11 @@ class Actor(MLPModel):
         self.distribution.update(self._evaluate(latent))
         return self.distribution.sample_with_log_prob()
 
+    def act_with_noise(self, obs: TensorDict, noise: torch.Tensor) -> torch.Tensor:
+        """Return the actions that standard normal noise stands for."""
+        self.distribution.update(self._evaluate(self.get_latent(obs)))
+        return self.distribution.action_of_noise(noise)
+
     def get_latent(
         self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None
     ) -> torch.Tensor:

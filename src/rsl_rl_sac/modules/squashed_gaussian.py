@@ -123,8 +123,12 @@ class SquashedGaussian(Distribution):
 
     def sample(self) -> torch.Tensor:
         """Sample actions (the gradient flows if it is enabled)."""
+        return self.action_of_noise(torch.randn_like(self._parameters_or_raise()[0]))
+
+    def action_of_noise(self, noise: torch.Tensor) -> torch.Tensor:
+        """Return the actions that standard normal noise stands for, ``b + c tanh(mu + sigma noise)``."""
         mean, log_std = self._parameters_or_raise()
-        return self._squash(mean + log_std.exp() * torch.randn_like(mean))
+        return self._squash(mean + log_std.exp() * noise)
 
     def sample_with_log_prob(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Sample actions by reparameterization, with their log-probability, in one pass.

@@ -21,6 +21,7 @@ from rsl_rl.utils import check_nan
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.runners.collector import Collector
 from rsl_rl_sac.utils.checkpoint import (
     check_plain,
     find_checkpoints,
@@ -61,7 +62,10 @@ class OffPolicyRunner(OnPolicyRunner):
         """Iteration that :meth:`learn` starts with."""
         self.last_checkpoint: str | None = None
         """Newest checkpoint that was saved or loaded."""
+        self.infos: dict | None = None
+        """Plain values that go into every checkpoint; :meth:`load` returns them."""
         self._env_is_fresh = True
+        self._collector = Collector(env, self.alg.actor, self.alg.explorer) if train_cfg.get("overlap") else None
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train for a number of iterations.
@@ -87,28 +91,61 @@ class OffPolicyRunner(OnPolicyRunner):
         start_iteration = self.next_iteration
         total_iterations = start_iteration + num_learning_iterations
         for iteration in range(start_iteration, total_iterations):
-            start = time.perf_counter()
-            with torch.inference_mode():
-                for _ in range(self.cfg["num_steps_per_env"]):
-                    actions = self.alg.act(obs)
-                    obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
-                    if self.cfg.get("check_for_nan", True):
-                        self._guard(_check_environment, obs, rewards, dones)
-                    obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
-                    self._guard(self.alg.process_env_step, obs, rewards, dones, extras)
-                    self.logger.process_env_step(rewards, dones, extras, None)
-            collected = time.perf_counter()
-            losses = self._guard(self.alg.update)
-            learned = time.perf_counter()
+            if self._collector is None:
+                obs, losses, times = self._collect_then_update(obs)
+            else:
+                obs, losses, times = self._collect_while_updating(obs, self._collector)
             self.current_learning_iteration = iteration
             self.next_iteration = iteration + 1
-            self._log(iteration, start_iteration, total_iterations, collected - start, learned - collected, losses)
+            self._log(iteration, start_iteration, total_iterations, *times, losses)
             if self.logger.writer is not None and iteration % self.cfg["save_interval"] == 0:
-                self._save_numbered()
+                self.save_checkpoint()
         if self.logger.writer is not None:
             if self.current_learning_iteration % self.cfg["save_interval"] != 0:
-                self._save_numbered()
+                self.save_checkpoint()
             self.logger.stop_logging_writer()
+
+    def _collect_then_update(self, obs: TensorDict) -> tuple[TensorDict, dict[str, float], tuple[float, float]]:
+        """Step the environment, then learn; return the next observations, the losses and the seconds of each part."""
+        start = time.perf_counter()
+        with torch.inference_mode():
+            for _ in range(self.cfg["num_steps_per_env"]):
+                actions = self.alg.act(obs)
+                obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
+                obs = self._store(obs, rewards, dones, extras)
+        collected = time.perf_counter()
+        losses = self._guard(self.alg.update)
+        return obs, losses, (collected - start, time.perf_counter() - collected)
+
+    def _collect_while_updating(
+        self, obs: TensorDict, collector: Collector
+    ) -> tuple[TensorDict, dict[str, float], tuple[float, float]]:
+        """Step the environment with the policy as it is, and learn meanwhile from what was there before.
+
+        Both begin and end together, so that nothing depends on which of them is faster.
+        """
+        start = time.perf_counter()
+        collector.follow(self.alg.actor)
+        rollout = collector.start(obs, self.cfg["num_steps_per_env"])
+        try:
+            losses = self._guard(self.alg.update)
+            learned = time.perf_counter()
+        finally:
+            steps, seconds = rollout.result()
+        with torch.inference_mode():
+            for step in steps:
+                self.alg.record(obs, step.actions)
+                obs = self._store(step.obs, step.rewards, step.dones, step.extras)
+        return obs, losses, (seconds, learned - start)
+
+    def _store(self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict) -> TensorDict:
+        """Check and store what the environment returned; return the observations on the learner's device."""
+        if self.cfg.get("check_for_nan", True):
+            self._guard(_check_environment, obs, rewards, dones)
+        obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
+        self._guard(self.alg.process_env_step, obs, rewards, dones, extras)
+        self.logger.process_env_step(rewards, dones, extras, None)
+        return obs
 
     def save(self, path: str, infos: dict | None = None) -> None:
         """Save everything a resumed training needs.
@@ -119,7 +156,7 @@ class OffPolicyRunner(OnPolicyRunner):
         """
         state = self.alg.save()
         state["iter"] = self.current_learning_iteration
-        state["infos"] = infos
+        state["infos"] = infos or self.infos
         state["runner"] = self._state_dict()
         replay = state.pop("replay_state_dict", None)
         token = secrets.token_hex(4)
@@ -186,7 +223,7 @@ class OffPolicyRunner(OnPolicyRunner):
             raise CheckpointError(f"'{replay_path(path, token)}' does not belong to '{path}'. {skip}")
         return replay
 
-    def _save_numbered(self) -> None:
+    def save_checkpoint(self) -> None:
         """Save ``model_<iteration>.pt``, then delete what is no longer needed."""
         folder = pathlib.Path(self.logger.log_dir)  # type: ignore[arg-type]
         path = folder / f"model_{self.current_learning_iteration}.pt"
@@ -229,6 +266,7 @@ class OffPolicyRunner(OnPolicyRunner):
     def _log(
         self, iteration: int, start: int, total: int, collect_time: float, learn_time: float, losses: dict
     ) -> None:
+        actor = self.alg.get_policy() if self._collector is None else self._collector.actor  # the one that acted
         self.logger.log(
             it=iteration,
             start_it=start,
@@ -237,7 +275,7 @@ class OffPolicyRunner(OnPolicyRunner):
             learn_time=learn_time,
             loss_dict=losses,
             learning_rate=self.alg.learning_rate,
-            action_std=self.alg.get_policy().output_std,
+            action_std=actor.output_std,
             rnd_weight=None,
         )
 

@@ -11,6 +11,8 @@ import pickle
 import re
 import tempfile
 import zipfile
+from collections.abc import Callable
+from typing import BinaryIO
 
 import torch
 
@@ -28,11 +30,20 @@ def save_atomically(content: object, path: str | os.PathLike) -> None:
         CheckpointError: If the content could not be loaded again.
     """
     check_plain(content)
+    _write_atomically(lambda file: torch.save(content, file), path)
+
+
+def write_text_atomically(text: str, path: str | os.PathLike) -> None:
+    """Write a text file so that a crash at any moment leaves the old file or the new one, whole."""
+    _write_atomically(lambda file: file.write(text.encode()), path)
+
+
+def _write_atomically(write: Callable[[BinaryIO], object], path: str | os.PathLike) -> None:
     path = pathlib.Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            torch.save(content, file)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o666 & ~_umask())

@@ -27,3 +27,7 @@ class MissingDependencyError(RslRlSacError, ImportError):
 
 class NonFiniteError(RslRlSacError, ArithmeticError):
     """A reward, loss or gradient became NaN or infinite."""
+
+
+class TrainingFailedError(RslRlSacError, RuntimeError):
+    """A training that ran in a process of its own ended with an error."""

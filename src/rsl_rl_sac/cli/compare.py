@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""``rsl-rl-sac compare TASK``: train SAC and rsl_rl's PPO side by side."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from rsl_rl_sac.cli.display import clock, sparkline
+from rsl_rl_sac.locomotion.comparison import Comparison, Run
+from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, read_curves
+from rsl_rl_sac.locomotion.registry import task_cfg
+from rsl_rl_sac.utils.errors import ConfigError
+
+
+@dataclass
+class CompareOptions:
+    """Train SAC and rsl_rl's PPO side by side, each on its own half of the cores.
+
+    Writes one table (curves.csv) and one figure (curves.png): tracking and return against environment steps and
+    against training time. Ctrl-C saves; the same command goes on with what is missing.
+    """
+
+    task: tyro.conf.Positional[str]
+    """Task, for example Velocity-Flat-Unitree-Go1 (see rsl-rl-sac list)."""
+
+    minutes: float = 20.0
+    """Training time of each run, without evaluations."""
+
+    seeds: int = 1
+    """Number of seeds, 0, 1, and so on."""
+
+    preset: str = "cpu"
+    """Settings of both algorithms: cpu or paper."""
+
+    folder: Path = Path("logs/compare")
+    """Folder of all comparisons; this one goes into a folder of the task's name."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb."""
+    options = tyro.cli(CompareOptions, prog="rsl-rl-sac compare", args=list(arguments))
+    task_cfg(options.task)  # a typo is found before anything is written
+    if options.seeds < 1 or options.minutes <= 0.0:
+        raise ConfigError("A comparison needs at least one seed and a positive training time.")
+    folder = options.folder / options.task
+    with _Display(options) as display:
+        comparison = Comparison(
+            options.task, folder, options.minutes, list(range(options.seeds)), options.preset, listener=display
+        )
+        try:
+            comparison.run()
+        except KeyboardInterrupt:
+            print("Stopped and saved; the same command goes on with what is missing.", file=sys.stderr)
+            raise SystemExit(130) from None
+    curves = read_curves(comparison.table_path)
+    draw_comparison(curves, folder / "curves.png", options.task)
+    Console(width=None if sys.stdout.isatty() else 120).print(result_table(curves))
+    print(f"Curves: {comparison.table_path}, figure: {folder / 'curves.png'}")
+
+
+def result_table(curves: Sequence[Curve]) -> Table:
+    """Return the outcome of each run: its last score, and what it took to a tracking score of 0.8."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    for column in (
+        "Agent",
+        "Seed",
+        "Tracking",
+        "Return",
+        "Survival",
+        "Steps (M)",
+        "Minutes to 0.8",
+        "Steps to 0.8 (M)",
+    ):
+        table.add_column(column, justify="left" if column == "Agent" else "right")
+    for curve in curves:
+        last = {name: values[-1] for name, values in curve.columns.items()}
+        minutes = curve.first("tracking", 0.8, "seconds") / 60.0
+        steps = curve.first("tracking", 0.8, "env_steps") / 1e6
+        table.add_row(
+            curve.agent.upper(),
+            str(curve.seed),
+            f"{last['tracking']:.3f}",
+            f"{last['episode_return']:.2f}",
+            f"{last['survival']:.2f}",
+            f"{last['env_steps'] / 1e6:.2f}",
+            f"{minutes:.1f}" if minutes < float("inf") else "-",
+            f"{steps:.2f}" if steps < float("inf") else "-",
+        )
+    return table
+
+
+class _Display:
+    """Both curves, redrawn in place on a terminal; elsewhere a line for every evaluation."""
+
+    def __init__(self, options: CompareOptions) -> None:
+        self.options = options
+        self.console = Console(stderr=True, highlight=False)
+        self._live = Live(console=self.console, refresh_per_second=2) if self.console.is_terminal else None
+        self._told: dict[tuple[str, int], int] = {}
+
+    def __enter__(self) -> _Display:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, runs: list[Run]) -> None:
+        for run in runs:
+            told = self._told.get((run.agent, run.seed), 0)
+            self._told[run.agent, run.seed] = len(run.rows)
+            for row in run.rows[told:] if self._live is None else []:
+                self.console.print(f"{run.agent.upper()} seed {run.seed}  {_summary(row)}", soft_wrap=True)
+        if self._live is not None:
+            self._live.update(Group(*(self._draw(run) for run in runs)))
+
+    def _draw(self, run: Run) -> Text:
+        if not run.rows:
+            return Text(f"{run.agent.upper()} seed {run.seed}  starting ...")
+        left = clock(max(0.0, 60.0 * self.options.minutes - run.rows[-1]["seconds"]))
+        curve = sparkline([row["tracking"] for row in run.rows][-60:])
+        return Text(f"{run.agent.upper()} seed {run.seed}  {curve}\n  {_summary(run.rows[-1])}  left {left}")
+
+
+def _summary(row: dict[str, float]) -> str:
+    return (
+        f"{clock(row['seconds'])}  {row['env_steps'] / 1e6:.2f} M steps  tracking {row['tracking']:.3f}"
+        f"  return {row['episode_return']:.2f}  survival {row['survival']:.2f}"
+    )

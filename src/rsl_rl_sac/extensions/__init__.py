@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Extensions of the algorithm."""
+
+from .symmetry import Symmetry
+
+__all__ = ["Symmetry"]

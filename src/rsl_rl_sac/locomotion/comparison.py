@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""SAC against rsl_rl's PPO on disjoint halves of the cores, so that both meet the same noise of the machine."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rsl_rl_sac.locomotion.training import CURVE_COLUMNS, read_curve
+from rsl_rl_sac.utils.checkpoint import write_text_atomically
+from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
+
+AGENTS = ("sac", "ppo")
+"""What is compared."""
+
+
+@dataclass
+class Run:
+    """One training of the comparison, in a process of its own."""
+
+    agent: str
+    """``sac`` or ``ppo``."""
+    seed: int
+    """Seed."""
+    folder: Path
+    """Its folder."""
+    rows: list[dict[str, float]] = field(default_factory=list)
+    """Its learning curve so far."""
+
+    @property
+    def log_path(self) -> Path:
+        """What the process prints."""
+        return self.folder / "output.log"
+
+    @property
+    def finished_path(self) -> Path:
+        """Written at the end; holds the minutes the run was made for."""
+        return self.folder / "finished.txt"
+
+    def is_finished(self, minutes: float) -> bool:
+        """Return whether the run has had its time."""
+        return self.finished_path.exists() and float(self.finished_path.read_text()) >= minutes
+
+
+class Comparison:
+    """Trains both algorithms with several seeds, each pair at the same time; what is there already is kept."""
+
+    def __init__(
+        self,
+        task: str,
+        folder: Path,
+        minutes: float,
+        seeds: list[int],
+        preset: str = "cpu",
+        options: list[str] | None = None,
+        listener: Callable[[list[Run]], None] | None = None,
+    ) -> None:
+        """Prepare the runs.
+
+        Args:
+            task: Task of the suite.
+            folder: Folder of this task's runs.
+            minutes: Training time of each run.
+            seeds: Seeds; each is a pair of runs.
+            preset: Preset of both algorithms.
+            options: More options of ``rsl-rl-sac train`` for both.
+            listener: Called about every second with the runs that are at work.
+        """
+        self.task, self.folder, self.minutes, self.preset = task, folder, minutes, preset
+        self.options, self.listener = options or [], listener
+        self.runs = [Run(agent, seed, folder / f"{agent}_seed{seed}") for seed in seeds for agent in AGENTS]
+
+    @property
+    def table_path(self) -> Path:
+        """The learning curves of all runs in one table."""
+        return self.folder / "curves.csv"
+
+    def run(self) -> None:
+        """Make the runs that are missing, then write the table."""
+        for first in range(0, len(self.runs), len(AGENTS)):
+            pair = [run for run in self.runs[first : first + len(AGENTS)]]
+            self._run_pair([run for run in pair if not run.is_finished(self.minutes)])
+        self.write_table()
+
+    def write_table(self) -> None:
+        """Write the learning curves of all runs."""
+        text = io.StringIO()
+        writer = csv.DictWriter(text, ("task", "agent", "seed", *CURVE_COLUMNS), lineterminator="\n")
+        writer.writeheader()
+        for run in self.runs:
+            for row in read_curve(run.folder / "curve.csv"):
+                writer.writerow({"task": self.task, "agent": run.agent, "seed": run.seed, **row})
+        write_text_atomically(text.getvalue(), self.table_path)
+
+    def _run_pair(self, runs: list[Run]) -> None:
+        if not runs:
+            return
+        shares = share_cores(len(AGENTS))
+        processes = [self._start(run, shares[AGENTS.index(run.agent)]) for run in runs]
+        try:
+            while any(process.poll() is None for process in processes):
+                time.sleep(1.0)
+                for run in runs:
+                    run.rows = read_curve(run.folder / "curve.csv")
+                if self.listener is not None:
+                    self.listener(runs)
+                if any(process.poll() not in (None, 0) for process in processes):
+                    break
+        except KeyboardInterrupt:
+            # The terminal has told the children too: they save, and a second interrupt would cut that short.
+            for process in processes:
+                process.wait()
+            raise
+        finally:
+            for process in processes:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+        for run, process in zip(runs, processes, strict=True):
+            if process.returncode != 0:
+                lines = run.log_path.read_text().strip().splitlines()
+                raise TrainingFailedError(
+                    f"The run of {run.agent.upper()} with seed {run.seed} failed: {lines[-1] if lines else 'no output'}"
+                    f" All it printed is in '{run.log_path}'. The same command goes on with what is missing."
+                )
+            run.finished_path.write_text(f"{self.minutes}\n")
+
+    def _start(self, run: Run, cores: set[int]) -> subprocess.Popen:
+        run.folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "rsl_rl_sac", "train", self.task, "--agent", run.agent]
+        command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
+        command += ["--folder", str(run.folder), "--cores", str(len(cores)), *self.options]
+
+        def pin() -> None:
+            if hasattr(os, "sched_setaffinity"):
+                os.sched_setaffinity(0, cores)
+
+        with run.log_path.open("a") as log:
+            environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "COLUMNS": "200"}
+            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=pin)
+
+
+def share_cores(num_shares: int) -> list[set[int]]:
+    """Split the cores that this process may use into equal, disjoint sets.
+
+    Raises:
+        ConfigError: If there are too few.
+    """
+    usable = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+    size = len(usable) // num_shares
+    if size == 0:
+        raise ConfigError(
+            f"A fair comparison needs at least {num_shares} cores, this process may use {len(usable)}. Train one after"
+            " the other with: rsl-rl-sac train TASK --agent sac, then --agent ppo."
+        )
+    return [set(usable[index * size : (index + 1) * size]) for index in range(num_shares)]

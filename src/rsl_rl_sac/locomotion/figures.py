@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Figures of learning curves."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+COLOURS = {"sac": "#0072b2", "ppo": "#d55e00"}
+"""Colour-blind safe."""
+
+TITLES = {"sac": "SAC", "ppo": "PPO"}
+
+
+@dataclass
+class Curve:
+    """The learning curve of one run, in columns."""
+
+    task: str
+    """Task."""
+    agent: str
+    """Algorithm."""
+    seed: int
+    """Seed."""
+    columns: dict[str, np.ndarray]
+    """Values by name, one for each evaluation."""
+
+    def first(self, column: str, at_least: float, of: str) -> float:
+        """Return where one column first reaches a value, in terms of another one; infinity if it never does."""
+        reached = np.nonzero(self.columns[column] >= at_least)[0]
+        return float(self.columns[of][reached[0]]) if len(reached) else float("inf")
+
+
+def read_curves(path: Path) -> list[Curve]:
+    """Read the table that a comparison wrote."""
+    runs: dict[tuple[str, str, int], list[dict[str, str]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            runs.setdefault((row.pop("task"), row.pop("agent"), int(row.pop("seed"))), []).append(row)
+    return [
+        Curve(task, agent, seed, {name: np.array([float(row[name]) for row in rows]) for name in rows[0]})
+        for (task, agent, seed), rows in runs.items()
+    ]
+
+
+def draw_comparison(curves: Sequence[Curve], path: Path, title: str = "") -> None:
+    """Draw tracking and return against environment steps and against time: a line per seed, their mean in bold."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 2, figsize=(9, 6), sharey="row", sharex="col", layout="constrained")
+    for row, (column, label) in enumerate((("tracking", "tracking score"), ("episode_return", "return"))):
+        for side, (unit, scale, unit_label) in enumerate(
+            (("env_steps", 1e6, "environment steps (millions)"), ("seconds", 60.0, "training time (minutes)"))
+        ):
+            axis = axes[row][side]
+            for agent in sorted({curve.agent for curve in curves}, reverse=True):
+                _draw_agent(axis, [curve for curve in curves if curve.agent == agent], unit, scale, column)
+            axis.grid(alpha=0.3)
+            axis.set_ylabel(label if side == 0 else "")
+            axis.set_xlabel(unit_label if row == 1 else "")
+    axes[0][0].legend(loc="lower right")
+    figure.suptitle(title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def _draw_agent(axis: object, curves: Sequence[Curve], unit: str, scale: float, column: str) -> None:
+    colour = COLOURS.get(curves[0].agent, "black")
+    for curve in curves:
+        axis.plot(curve.columns[unit] / scale, curve.columns[column], color=colour, alpha=0.35, linewidth=1)
+    grid, mean = mean_curve(curves, unit, column)
+    label = f"{TITLES.get(curves[0].agent, curves[0].agent)} (mean of {len(curves)})"
+    axis.plot(grid / scale, mean, color=colour, linewidth=2, label=label)
+
+
+def mean_curve(curves: Sequence[Curve], unit: str, column: str, num_points: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of curves that were sampled at different points, as far as all of them reach."""
+    grid = np.linspace(0.0, min(curve.columns[unit][-1] for curve in curves), num_points)
+    return grid, np.mean([np.interp(grid, curve.columns[unit], curve.columns[column]) for curve in curves], axis=0)

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Comparisons: fair shares of the cores, kept results, one table, readable figures."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+
+import numpy as np
+import pytest
+
+from rsl_rl_sac.locomotion.comparison import Comparison, share_cores
+from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
+from rsl_rl_sac.locomotion.training import CURVE_COLUMNS, write_curve
+from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
+
+TASK = "Velocity-Flat-Unitree-Go1"
+
+
+def write_run(folder: pathlib.Path, tracking: list[float], minutes: float) -> None:
+    """Write what a finished run leaves behind."""
+    folder.mkdir(parents=True)
+    rows = [
+        dict.fromkeys(CURVE_COLUMNS, 0.0) | {"env_steps": 1e6 * k, "seconds": 60.0 * k, "tracking": value}
+        for k, value in enumerate(tracking)
+    ]
+    write_curve(folder / "curve.csv", rows)
+    (folder / "finished.txt").write_text(f"{minutes}\n")
+
+
+class TestCores:
+    """Both algorithms get the same number of cores, none of them twice."""
+
+    def test_disjoint_halves(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of five cores each gets two, and one is left over."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {3, 4, 6, 8, 9}, raising=False)
+        assert share_cores(2) == [{3, 4}, {6, 8}]
+
+    def test_too_few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On one core a comparison would be unfair, and the message says what to do."""
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0}, raising=False)
+        with pytest.raises(ConfigError, match="at least 2 cores, this process may use 1"):
+            share_cores(2)
+
+
+class TestRuns:
+    """What is there already is kept."""
+
+    def test_finished_runs_are_not_repeated(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """With both runs finished nothing starts; asked for more minutes, both start."""
+        write_run(tmp_path / "sac_seed0", [0.2, 0.9], minutes=2.0)
+        write_run(tmp_path / "ppo_seed0", [0.2, 0.7], minutes=2.0)
+        started = []
+        monkeypatch.setattr(Comparison, "_run_pair", lambda self, runs: started.extend(run.agent for run in runs))
+        Comparison(TASK, tmp_path, 2.0, [0]).run()
+        assert started == []
+        Comparison(TASK, tmp_path, 3.0, [0]).run()
+        assert started == ["sac", "ppo"]
+
+    def test_table(self, tmp_path: pathlib.Path) -> None:
+        """The table has the rows of all runs, and reads back as curves."""
+        for seed, end in ((0, 0.9), (1, 0.7)):
+            write_run(tmp_path / f"sac_seed{seed}", [0.2, 0.5, end], minutes=2.0)
+            write_run(tmp_path / f"ppo_seed{seed}", [0.2, 0.4], minutes=2.0)
+        comparison = Comparison(TASK, tmp_path, 2.0, [0, 1])
+        comparison.run()
+        curves = read_curves(comparison.table_path)
+        assert [(curve.agent, curve.seed) for curve in curves] == [("sac", 0), ("ppo", 0), ("sac", 1), ("ppo", 1)]
+        assert curves[2].columns["tracking"].tolist() == [0.2, 0.5, 0.7]
+
+    @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+    def test_trains_both(self, tmp_path: pathlib.Path) -> None:
+        """Both algorithms train in processes of their own, on the same evaluation; the table has both."""
+        seen: list[int] = []
+        small = ["--num-envs", "8", "--evaluation-envs", "2", "--max-iterations", "2"]
+        comparison = Comparison(
+            TASK, tmp_path, 1.0, [0], options=small, listener=lambda runs: seen.append(sum(len(r.rows) for r in runs))
+        )
+        comparison.run()
+        curves = {curve.agent: curve for curve in read_curves(comparison.table_path)}
+        assert set(curves) == {"sac", "ppo"} and seen == sorted(seen)
+        assert all(curve.columns["iteration"].tolist() == [0.0, 2.0] for curve in curves.values())
+        # Both start from the default pose, near enough for nearly the same score.
+        starts = [curve.columns["episode_return"][0] for curve in curves.values()]
+        assert starts[0] == pytest.approx(starts[1], rel=0.1)
+        assert all(run.is_finished(1.0) for run in comparison.runs)
+
+    def test_failure_names_the_log(self, tmp_path: pathlib.Path) -> None:
+        """A run that fails ends the comparison with its own last words and where the rest is."""
+        comparison = Comparison(TASK, tmp_path, 1.0, [0], preset="nonsense")
+        with pytest.raises(TrainingFailedError, match=r"Unknown preset 'nonsense'.*output\.log"):
+            comparison.run()
+
+
+class TestFigures:
+    """Numbers behind the figures."""
+
+    def make_curve(self, tracking: list[float], seconds: list[float]) -> Curve:
+        """Return a curve."""
+        columns = {"tracking": np.array(tracking), "seconds": np.array(seconds), "env_steps": np.array(seconds)}
+        return Curve(TASK, "sac", 0, columns | {"episode_return": np.array(tracking)})
+
+    def test_first(self) -> None:
+        """The first evaluation at or above a score counts, even if the score falls again."""
+        curve = self.make_curve([0.1, 0.8, 0.3, 0.9], [0.0, 10.0, 20.0, 30.0])
+        assert curve.first("tracking", 0.8, "seconds") == 10.0
+        assert curve.first("tracking", 0.85, "seconds") == 30.0
+        assert curve.first("tracking", 0.95, "seconds") == float("inf")
+
+    def test_mean(self) -> None:
+        """The mean of lines 0 to 1 and 0 to 3 over ten seconds is a line from 0 to 2, cut where the shorter ends."""
+        curves = [self.make_curve([0.0, 1.0], [0.0, 10.0]), self.make_curve([0.0, 6.0], [0.0, 20.0])]
+        grid, mean = mean_curve(curves, "seconds", "tracking", num_points=11)
+        assert grid[-1] == 10.0
+        np.testing.assert_allclose(mean, np.linspace(0.0, 2.0, 11))
+
+    def test_draws(self, tmp_path: pathlib.Path) -> None:
+        """A figure is a picture of some size."""
+        draw_comparison([self.make_curve([0.1, 0.8], [0.0, 60.0])], tmp_path / "a" / "curves.png", TASK)
+        assert (tmp_path / "a" / "curves.png").stat().st_size > 10_000

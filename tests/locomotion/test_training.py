@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Training on the suite: curve, clock, resume, and what is refused."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import torch
+
+from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.locomotion.training import Progress, Training, read_curve, split_cores
+from rsl_rl_sac.utils import ConfigError
+from rsl_rl_sac.utils.checkpoint import find_checkpoints
+
+TASK = "Velocity-Flat-Unitree-Go1"
+
+
+def make_cfg(iterations: int = 6) -> RunnerCfg:
+    """Return a configuration that runs in a moment."""
+    cfg = RunnerCfg(num_envs=8, num_steps_per_env=4, max_iterations=iterations, overlap=True)
+    cfg.actor.hidden_dims = cfg.critic.hidden_dims = [16]
+    algorithm = cfg.algorithm
+    algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 3, 32, 1000
+    algorithm.n_step, algorithm.save_replay = 2, True
+    return cfg
+
+
+def make_training(folder: pathlib.Path, cfg: RunnerCfg | PPORunnerCfg, **options: object) -> Training:
+    """Build a training with small evaluations."""
+    return Training(TASK, cfg, folder, evaluation_envs=2, num_cores=1, **options)  # type: ignore[arg-type]
+
+
+def test_curve_and_progress(tmp_path: pathlib.Path) -> None:
+    """The curve has the initial policy and the end; steps, gradient steps and shares are what the settings say."""
+    seen: list[Progress] = []
+    training = make_training(tmp_path, make_cfg(), listener=lambda progress: seen.append(Progress(**vars(progress))))
+    score = training.run()
+    first, last = read_curve(training.curve_path)
+    assert first["env_steps"] == 0 and first["iteration"] == 0 and first["seconds"] == 0.0
+    # 6 iterations of 4 steps of 8 environments; the first only fills the replay, and the second has data of the first.
+    assert last["iteration"] == 6 and last["env_steps"] == 192 and last["updates"] == 5 * 3
+    assert last["tracking"] == pytest.approx(score.tracking, abs=1e-4) and 0.0 < score.tracking < 1.0
+    assert [progress.iteration for progress in seen] == [0, 1, 2, 3, 4, 5, 6]
+    assert [progress.budget for progress in seen[1:]] == pytest.approx([k / 6 for k in range(1, 7)])
+    assert last["cpu_seconds"] > 0.0 and last["seconds"] > 0.0
+
+
+def test_stop_and_resume_equals_straight(tmp_path: pathlib.Path) -> None:
+    """Stopped after 3 iterations and resumed, the weights are bit for bit those of a run that was not."""
+    straight = make_training(tmp_path / "straight", make_cfg())
+    straight.run()
+
+    def stop(progress: Progress) -> None:
+        first.stop_requested = progress.iteration == 3
+
+    first = make_training(tmp_path / "first", make_cfg(), listener=stop)
+    first.run()
+    assert first.progress.iteration == 3
+    seconds = first.progress.seconds
+    resumed = make_training(tmp_path / "first", make_cfg())
+    assert resumed.progress.iteration == 3 and resumed.progress.seconds == pytest.approx(seconds)
+    resumed.run()
+    assert resumed.progress.iteration == 6 and resumed.progress.seconds > seconds
+    for one, other in zip(straight.runner.alg.actor.parameters(), resumed.runner.alg.actor.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert [row["iteration"] for row in read_curve(resumed.curve_path)] == [0, 6]
+
+
+def test_finished_run_is_left_alone(tmp_path: pathlib.Path) -> None:
+    """A run that has made all its iterations returns its score without training."""
+    score = make_training(tmp_path, make_cfg(2)).run()
+    files = sorted(path.name for path in find_checkpoints(tmp_path))
+    again = make_training(tmp_path, make_cfg(2))
+    assert again.run().tracking == pytest.approx(score.tracking, abs=1e-4)
+    assert sorted(path.name for path in find_checkpoints(tmp_path)) == files
+
+
+def test_minutes_end_a_run(tmp_path: pathlib.Path) -> None:
+    """A run for a hundredth of a second ends after one iteration, evaluated and saved."""
+    training = make_training(tmp_path, make_cfg(1000), minutes=0.01 / 60.0)
+    training.run()
+    assert training.progress.iteration == 1 and training.progress.budget == 1.0
+    assert (tmp_path / "model_0.pt").exists() and read_curve(training.curve_path)[-1]["iteration"] == 1
+
+
+def test_evaluation_does_not_change_training(tmp_path: pathlib.Path) -> None:
+    """Evaluating after every iteration or never gives the same weights."""
+    runs = []
+    for every in (1e-9, 0.0):
+        runs.append(make_training(tmp_path / str(every), make_cfg(3), evaluation_minutes=every))
+        runs[-1].run()
+    assert len(read_curve(runs[0].curve_path)) == 4 and len(read_curve(runs[1].curve_path)) == 2
+    one, other = (training.runner.alg.actor.mlp[0].weight for training in runs)
+    assert torch.equal(one, other)
+
+
+def test_ppo(tmp_path: pathlib.Path) -> None:
+    """rsl_rl's PPO trains, is scored by the same rule and goes on where it was."""
+    cfg = PPORunnerCfg(num_envs=8, num_steps_per_env=4, max_iterations=2)
+    cfg.actor.hidden_dims = cfg.critic.hidden_dims = [16]
+    training = make_training(tmp_path, cfg)
+    training.run()
+    assert training.progress.updates == 2 * 5 * 4 and training.progress.env_steps == 64
+    cfg.max_iterations = 3
+    more = make_training(tmp_path, cfg)
+    more.run()
+    assert [row["iteration"] for row in read_curve(more.curve_path)] == [0, 2, 3]
+
+
+def test_cores_are_split() -> None:
+    """Physics and learning get all cores in turn, or half of them each at the same time, never none."""
+    assert split_cores(2, overlap=False) == (2, 2)
+    assert split_cores(2, overlap=True) == (1, 1)
+    assert split_cores(1, overlap=True) == (1, 1)
+    assert split_cores(5, overlap=True) == (3, 2)
+
+
+def test_no_time(tmp_path: pathlib.Path) -> None:
+    """A training time of zero is refused before anything is written."""
+    with pytest.raises(ConfigError, match="must be positive"):
+        make_training(tmp_path / "run", make_cfg(), minutes=0.0)
+    assert not (tmp_path / "run").exists()

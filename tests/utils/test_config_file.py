@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Configuration files: complete, readable again, and harmless."""
+
+from __future__ import annotations
+
+import pathlib
+
+import pytest
+import yaml
+
+from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SymmetryCfg
+from rsl_rl_sac.presets import PRESETS, preset
+from rsl_rl_sac.utils import ConfigError
+from rsl_rl_sac.utils.config_file import dump_config, load_config
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_round_trip(tmp_path: pathlib.Path, name: str) -> None:
+    """Every preset comes back as it was, of the same class."""
+    cfg = preset(name, "Velocity-Flat-Unitree-G1")
+    cfg.seed = 3
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config("Velocity-Flat-Unitree-G1", cfg))
+    assert yaml.safe_load(path.read_text())["task"] == "Velocity-Flat-Unitree-G1"
+    loaded = load_config(path)
+    assert type(loaded) is type(cfg)
+    assert _listed(loaded.to_dict()) == _listed(cfg.to_dict())
+
+
+def test_nested_options(tmp_path: pathlib.Path) -> None:
+    """Optional parts keep their types, so that a reloaded configuration trains."""
+    cfg = RunnerCfg()
+    cfg.algorithm.symmetry_cfg = SymmetryCfg("some.module:function")
+    cfg.algorithm.action_bounds = [-1.0, 1.0]
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config("task", cfg))
+    loaded = load_config(path)
+    assert isinstance(loaded, RunnerCfg) and loaded.algorithm.symmetry_cfg == SymmetryCfg("some.module:function")
+    assert loaded.algorithm.action_bounds == [-1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("agent: sac\nnum_envz: 3\n", "num_envz"),
+        ("agent: a2c\n", "needs 'agent'"),
+        ("- 1\n", "needs 'agent'"),
+        ("agent: [\n", "cannot be read"),
+        ("agent: sac\nseed: !!python/object/apply:os.system ['true']\n", "cannot be read"),
+        ("agent: ppo\nnum_envs: 0\n", "num_envs must be an integer >= 1"),
+    ],
+)
+def test_refused(tmp_path: pathlib.Path, text: str, message: str) -> None:
+    """Bad files, one that would run a command among them, are refused with one message."""
+    path = tmp_path / "config.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(path)
+
+
+def test_missing(tmp_path: pathlib.Path) -> None:
+    """A missing file is named."""
+    with pytest.raises(ConfigError, match=r"nothing\.yaml"):
+        load_config(tmp_path / "nothing.yaml")
+
+
+def test_ppo_is_kept_apart(tmp_path: pathlib.Path) -> None:
+    """A file of PPO loads as PPO's configuration."""
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config("task", PPORunnerCfg(num_envs=7)))
+    loaded = load_config(path)
+    assert isinstance(loaded, PPORunnerCfg) and loaded.num_envs == 7
+
+
+def _listed(value: object) -> object:
+    """Turn tuples into lists."""
+    if isinstance(value, dict):
+        return {key: _listed(item) for key, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
