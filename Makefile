@@ -32,13 +32,15 @@ compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_r
 compat-%: $(VENV)-rsl-rl-%/.ready
 	$(VENV)-rsl-rl-$*/bin/python -m pytest
 
-benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (about an hour, on an idle machine)
+benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hour and a half, on an idle machine)
 	$(VENV)-benchmark/bin/python benchmarks/learner.py
 	$(VENV)-benchmark/bin/python benchmarks/replay.py
 	$(VENV)-benchmark/bin/python benchmarks/ensemble.py
 	$(VENV)-benchmark/bin/python benchmarks/profile_step.py
 	$(VENV)-benchmark/bin/python benchmarks/physics.py --mjlab-python $(VENV)-mjlab/bin/python
 	$(VENV)-benchmark/bin/python benchmarks/physics_settings.py
+	$(VENV)-benchmark/bin/python benchmarks/exploration.py
+	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
 
 clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*

@@ -7,13 +7,15 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+from types import ModuleType
 
 import pytest
 from rsl_rl.runners import OnPolicyRunner
 
-from rsl_rl_sac import config
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SACCfg
+from rsl_rl_sac import config, ppo_config
+from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.ppo_config import PPOCfg, PPORunnerCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils import ConfigError
 
@@ -107,11 +109,24 @@ def test_unknown_keys() -> None:
         preset("papr")
 
 
-def test_every_field_is_documented() -> None:
+def test_keys_of_ppo() -> None:
+    """The keys that a message calls PPO's are those which PPO has and SAC has not."""
+    keys = [{field.name for field in dataclasses.fields(cfg)} for cfg in (PPOCfg, SACCfg)]
+    assert keys[0] - keys[1] == config.PPO_KEYS
+
+
+@pytest.mark.parametrize(
+    ("module", "names"),
+    [
+        (config, {"SACCfg", "RunnerCfg", "ActorCfg", "CriticCfg", "DistributionCfg"}),
+        (ppo_config, {"PPOCfg", "PPORunnerCfg"}),
+    ],
+)
+def test_every_field_is_documented(module: ModuleType, names: set[str]) -> None:
     """A one-line docstring stands under every field of every configuration."""
-    tree = ast.parse(inspect.getsource(config))
+    tree = ast.parse(inspect.getsource(module))
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")]
-    assert {"SACCfg", "RunnerCfg", "ActorCfg", "CriticCfg", "DistributionCfg"} <= {node.name for node in classes}
+    assert names <= {node.name for node in classes}
     for node in classes:
         documented = {
             field.target.id
@@ -120,9 +135,9 @@ def test_every_field_is_documented() -> None:
             and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
             and isinstance(text.value.value, str) and "\n" not in text.value.value
         }  # fmt: skip
-        own = inspect.get_annotations(getattr(config, node.name))
+        own = inspect.get_annotations(getattr(module, node.name))
         assert documented == set(own), node.name
-        assert set(own) <= {field.name for field in dataclasses.fields(getattr(config, node.name))}
+        assert set(own) <= {field.name for field in dataclasses.fields(getattr(module, node.name))}
 
 
 def test_presets_are_independent() -> None:

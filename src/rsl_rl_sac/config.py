@@ -18,6 +18,18 @@ from rsl_rl_sac.utils.errors import ConfigError
 OBS_DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Names of the types in which the replay can store observations and actions."""
 
+PPO_KEYS = {
+    "learning_rate",
+    "schedule",
+    "lam",
+    "clip_param",
+    "entropy_coef",
+    "value_loss_coef",
+    "use_clipped_value_loss",
+    "normalize_advantage_per_mini_batch",
+}
+"""Keys of rsl_rl's PPO that SAC does not have, for the message to those who come from there."""
+
 T = TypeVar("T", bound="_Cfg")
 
 
@@ -63,7 +75,7 @@ def check_known_keys(values: Iterable[str], known: Iterable[str], where: str = "
     hints = []
     for key in unknown:
         near = difflib.get_close_matches(key, known, n=2)
-        owner = " (a key of PPO)" if key in _PPO_KEYS else ""
+        owner = " (a key of PPO)" if key in PPO_KEYS else ""
         hints.append(f"'{where}{key}'{owner}" + (f", did you mean {' or '.join(map(repr, near))}?" if near else ""))
     raise ConfigError(f"Unknown configuration key: {'; '.join(hints)} Known keys here: {', '.join(sorted(known))}.")
 
@@ -405,115 +417,3 @@ class RunnerCfg(BaseRunnerCfg):
         """Check the values."""
         super().__post_init__()
         _check_int(self, "keep_checkpoints", 0)
-
-
-@dataclass
-class GaussianCfg(_Cfg):
-    """Action noise of PPO."""
-
-    class_name: str = "GaussianDistribution"
-    """Distribution class of rsl_rl."""
-
-    init_std: float = 1.0
-    """Initial standard deviation."""
-
-    std_type: str = "scalar"
-    """Whether the network learns the standard deviation (``scalar``) or its logarithm (``log``)."""
-
-
-@dataclass
-class PPOModelCfg(_Cfg):
-    """A network of rsl_rl's PPO."""
-
-    class_name: str = "MLPModel"
-    """Model class of rsl_rl."""
-
-    hidden_dims: list[int] = field(default_factory=lambda: [512, 256, 128])
-    """Sizes of the hidden layers."""
-
-    activation: str = "elu"
-    """Activation function."""
-
-    obs_normalization: bool = False
-    """Whether to normalize observations by running statistics."""
-
-
-@dataclass
-class PPOActorCfg(PPOModelCfg):
-    """The policy network of rsl_rl's PPO."""
-
-    distribution_cfg: GaussianCfg = field(default_factory=GaussianCfg)
-    """Action distribution, with the initial noise of Table C2."""
-
-
-@dataclass
-class PPOCfg(_Cfg):
-    """rsl_rl's PPO."""
-
-    class_name: str = "PPO"
-    """Algorithm class of rsl_rl."""
-
-    learning_rate: float = 1e-3
-    """Initial learning rate."""
-
-    schedule: str = "adaptive"
-    """Learning-rate schedule: follows the KL divergence."""
-
-    num_learning_epochs: int = 5
-    """Epochs per iteration."""
-
-    num_mini_batches: int = 4
-    """Mini-batches per epoch."""
-
-    gamma: float = 0.99
-    """Discount factor."""
-
-    lam: float = 0.95
-    """GAE parameter lambda."""
-
-    clip_param: float = 0.2
-    """Clip range of the probability ratio."""
-
-    entropy_coef: float = 0.005
-    """Entropy coefficient."""
-
-    value_loss_coef: float = 1.0
-    """Value loss coefficient."""
-
-    use_clipped_value_loss: bool = True
-    """Whether to clip the value loss."""
-
-    normalize_advantage_per_mini_batch: bool = False
-    """Whether to normalize the advantage per mini-batch."""
-
-    desired_kl: float = 0.01
-    """KL divergence target of the schedule."""
-
-    max_grad_norm: float = 1.0
-    """Norm to which gradients are clipped."""
-
-    rnd_cfg: dict | None = None
-    """Random network distillation."""
-
-    symmetry_cfg: dict | None = None
-    """Symmetry augmentation."""
-
-
-_PPO_KEYS = {f.name for f in fields(PPOCfg)} - {f.name for f in fields(SACCfg)}
-
-
-@dataclass
-class PPORunnerCfg(BaseRunnerCfg):
-    """A training run with rsl_rl's PPO, for comparison."""
-
-    experiment_name: str = "ppo"
-    """Name of the experiment."""
-
-    actor: PPOActorCfg = field(default_factory=PPOActorCfg)
-    """Policy network."""
-
-    critic: PPOModelCfg = field(default_factory=PPOModelCfg)
-    """Value network."""
-
-    algorithm: PPOCfg = field(default_factory=PPOCfg)
-    """The algorithm."""

@@ -10,7 +10,8 @@ import pytest
 
 from rsl_rl_sac.cli import main
 from rsl_rl_sac.cli.train import parse
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 
 TASK = "Velocity-Flat-Unitree-G1"
 

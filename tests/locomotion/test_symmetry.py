@@ -16,7 +16,6 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
-from rsl_rl_sac.config import PPORunnerCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.locomotion import Robot, VelocityEnv, make_env, task_cfg
 from rsl_rl_sac.locomotion.observations import Observations
@@ -26,6 +25,7 @@ from rsl_rl_sac.locomotion.scene import PhysicsCfg
 from rsl_rl_sac.locomotion.symmetry import mirror_of, mirror_states
 from rsl_rl_sac.locomotion.tasks import EventCfg
 from rsl_rl_sac.locomotion.terrain import Terrain, scan_points
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils.errors import ConfigError
 
 REFLECTIONS = {"left-right": np.array([1.0, -1.0, 1.0]), "front-back": np.array([-1.0, 1.0, 1.0])}

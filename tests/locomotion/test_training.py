@@ -9,8 +9,9 @@ import pathlib
 import pytest
 import torch
 
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion.training import Progress, Training, read_curve, split_cores
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils import ConfigError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints
 

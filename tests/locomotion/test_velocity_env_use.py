@@ -13,9 +13,9 @@ import pytest
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
-from rsl_rl_sac.config import PPORunnerCfg
 from rsl_rl_sac.envs import check_vec_env
 from rsl_rl_sac.locomotion import VelocityEnv, make_env, task_names
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.utils.errors import ConfigError, NonFiniteError
 from tests.helpers import small_cfg

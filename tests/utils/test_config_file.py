@@ -9,7 +9,8 @@ import pathlib
 import pytest
 import yaml
 
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg, SymmetryCfg
+from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.utils import ConfigError
 from rsl_rl_sac.utils.config_file import dump_config, load_config

@@ -15,10 +15,11 @@ import tyro
 from rich.console import Console
 
 from rsl_rl_sac.cli.display import TrainingDisplay, clock
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion.evaluation import Score
 from rsl_rl_sac.locomotion.registry import task_cfg, task_names
 from rsl_rl_sac.locomotion.training import Training
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.config_file import dump_config, load_config

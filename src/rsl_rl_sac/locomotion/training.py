@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion.evaluation import Score, evaluate, make_evaluation_env, tracking_terms
 from rsl_rl_sac.locomotion.physics import num_usable_cores
 from rsl_rl_sac.locomotion.registry import make_env
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.errors import ConfigError

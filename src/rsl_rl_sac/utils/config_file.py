@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from rsl_rl_sac.config import PPORunnerCfg, RunnerCfg
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils.errors import ConfigError
 
 _KINDS: dict[str, type[RunnerCfg] | type[PPORunnerCfg]] = {"sac": RunnerCfg, "ppo": PPORunnerCfg}
