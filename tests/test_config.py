@@ -144,3 +144,9 @@ def test_presets_are_independent() -> None:
     """Changing one configuration does not change the next."""
     preset("paper").actor.hidden_dims.append(7)
     assert preset("paper").actor.hidden_dims == [1024, 512, 256]
+
+
+def test_cpu_preset_resumes_exactly() -> None:
+    """A run with the preset for CPUs can be stopped and goes on exactly, which needs its replay."""
+    cfg = preset("cpu", "Velocity-Flat-Unitree-Go2")
+    assert isinstance(cfg, RunnerCfg) and cfg.algorithm.save_replay

@@ -42,7 +42,7 @@ def _cpu(words: set[str]) -> RunnerCfg:
     algorithm = cfg.algorithm
     algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 24, 512, 2_000_000
     algorithm.policy_update_frequency, algorithm.actor_start_update, algorithm.desired_kl = 3, 1000, 0.05
-    algorithm.training_start_iteration = 5
+    algorithm.training_start_iteration, algorithm.save_replay = 5, True  # a stopped run goes on exactly
     algorithm.n_step, algorithm.tau, algorithm.critic_learning_rate = 3, 0.02, 1e-3
     algorithm.reward_scale = 20.0
     # Wide enough that the policy does not escape its noise towards the bounds, narrow enough for the critic to follow.

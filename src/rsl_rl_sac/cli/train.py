@@ -97,7 +97,8 @@ def run(arguments: Sequence[str]) -> None:
         options.cfg = load_config(folder / "config.yaml")
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(dump_config(options.task, options.cfg), folder / "config.yaml")
-    title = f"{options.agent.upper()} on {options.task}, seed {options.cfg.seed}, {folder}"
+    agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own
+    title = f"{agent} on {options.task}, seed {options.cfg.seed}, {folder}"
     with TrainingDisplay(title) as display:
         training = Training(
             options.task,

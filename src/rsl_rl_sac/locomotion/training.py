@@ -173,9 +173,11 @@ class Training:
         progress, cfg = self.progress, self.cfg
         progress.iteration = int(report["it"]) + 1
         progress.env_steps = progress.iteration * cfg.num_envs * cfg.num_steps_per_env
-        progress.updates = getattr(self.runner.alg, "num_updates", None) or (
-            progress.iteration * cfg.algorithm.num_learning_epochs * cfg.algorithm.num_mini_batches
-        )
+        if isinstance(self.runner, OffPolicyRunner):
+            progress.updates = self.runner.alg.num_updates
+        else:  # rsl_rl's PPO keeps no count
+            updates_per_iteration = cfg.algorithm.num_learning_epochs * cfg.algorithm.num_mini_batches
+            progress.updates = progress.iteration * updates_per_iteration
         iteration_seconds = self._clock.seconds - progress.seconds
         progress.seconds, progress.cpu_seconds = self._clock.seconds, self._clock.cpu_seconds
         progress.collect_seconds = report["collect_time"]
