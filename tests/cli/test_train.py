@@ -70,3 +70,6 @@ def test_trains(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     # Without a terminal: the title, then a line for each of the two evaluations.
     lines = captured.err.strip().splitlines()
     assert len(lines) == 3 and lines[0].startswith("SAC on Velocity-Flat-Unitree-Go1") and "tracking" in lines[2]
+    with pytest.raises(SystemExit):
+        main(["train", TASK, "--resume", str(folder)])
+    assert "is of the task 'Velocity-Flat-Unitree-Go1', not 'Velocity-Flat-Unitree-G1'" in capsys.readouterr().err

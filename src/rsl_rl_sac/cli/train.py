@@ -94,7 +94,9 @@ def run(arguments: Sequence[str]) -> None:
     if options.resume is not None and not find_checkpoints(folder):
         raise ConfigError(f"There is nothing to resume in '{folder}': it holds no checkpoint model_<iteration>.pt.")
     if options.resume is not None:
-        options.cfg = load_config(folder / "config.yaml")
+        task, options.cfg = load_config(folder / "config.yaml")
+        if task != options.task:
+            raise ConfigError(f"The run in '{folder}' is of the task '{task}', not '{options.task}'.")
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomically(dump_config(options.task, options.cfg), folder / "config.yaml")
     agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own

@@ -21,8 +21,8 @@ def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg) -> str:
     return yaml.safe_dump(_plain({"task": task, "agent": agent, **cfg.to_dict()}), sort_keys=False)
 
 
-def load_config(path: Path) -> RunnerCfg | PPORunnerCfg:
-    """Read a configuration.
+def load_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg]:
+    """Read the task and the configuration.
 
     Raises:
         ConfigError: If the file is missing or is not such a configuration.
@@ -33,8 +33,8 @@ def load_config(path: Path) -> RunnerCfg | PPORunnerCfg:
         raise ConfigError(f"'{path}' cannot be read as a configuration: {error}") from error
     if not isinstance(content, dict) or content.get("agent") not in _KINDS:
         raise ConfigError(f"'{path}' is not the configuration of a run: it needs 'agent', one of {', '.join(_KINDS)}.")
-    content.pop("task", None)
-    return _KINDS[content.pop("agent")].from_dict(content)
+    task = str(content.pop("task", ""))
+    return task, _KINDS[content.pop("agent")].from_dict(content)
 
 
 def _plain(value: object) -> object:
