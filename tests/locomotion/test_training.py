@@ -67,7 +67,7 @@ def test_stop_and_resume_equals_straight(tmp_path: pathlib.Path) -> None:
     assert resumed.progress.iteration == 6 and resumed.progress.seconds > seconds
     for one, other in zip(straight.runner.alg.actor.parameters(), resumed.runner.alg.actor.parameters(), strict=True):
         assert torch.equal(one, other)
-    assert [row["iteration"] for row in read_curve(resumed.curve_path)] == [0, 6]
+    assert [row["iteration"] for row in read_curve(resumed.curve_path)] == [0, 3, 6]
 
 
 def test_finished_run_is_left_alone(tmp_path: pathlib.Path) -> None:

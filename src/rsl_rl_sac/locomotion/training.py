@@ -194,6 +194,8 @@ class Training:
         self._tell()
         self.runner.infos = {"seconds": progress.seconds, "cpu_seconds": progress.cpu_seconds}
         if over or self.stop_requested:
+            if not progress.scored_now:  # what is reported at the end was measured at the end
+                self._evaluate()
             self._save()
             raise _StopTraining
         self._clock.start()
