@@ -4,9 +4,12 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV ?= .venv
 BIN := $(VENV)/bin
 RSL_RL_VERSIONS ?= 5.0.1 5.4.2 5.5.1
+# What imports mjlab; pyproject.toml keeps it out of the type check in the environment without.
+MJLAB_CODE := src/rsl_rl_sac/envs/mjlab.py src/rsl_rl_sac/runners/mjlab_runner.py src/rsl_rl_sac/tasks/mjlab.py \
+	$(wildcard tests/envs/mjlab/*.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types pytest format compat benchmark clean
+.PHONY: demo test lint types pytest format compat test-mjlab benchmark benchmark-gymnasium clean
 
 demo: $(VENV)/.ready  ## Train on the built-in environment, score, export (about a minute)
 	$(BIN)/python examples/double_integrator.py
@@ -32,6 +35,10 @@ compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_r
 compat-%: $(VENV)-rsl-rl-%/.ready
 	$(VENV)-rsl-rl-$*/bin/python -m pytest
 
+test-mjlab: $(VENV)/.ready $(VENV)-mjlab/.ready  ## Type check and test what needs mjlab
+	$(BIN)/pyright --pythonpath $(VENV)-mjlab/bin/python $(MJLAB_CODE)
+	$(VENV)-mjlab/bin/python -m pytest tests/envs/mjlab
+
 benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hour and a half, on an idle machine)
 	$(VENV)-benchmark/bin/python benchmarks/learner.py
 	$(VENV)-benchmark/bin/python benchmarks/replay.py
@@ -41,6 +48,10 @@ benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hou
 	$(VENV)-benchmark/bin/python benchmarks/physics_settings.py
 	$(VENV)-benchmark/bin/python benchmarks/exploration.py
 	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
+	$(VENV)-benchmark/bin/python benchmarks/distributed.py
+
+benchmark-gymnasium: $(VENV)-benchmark/.ready  ## Train on Gymnasium's tasks, ours and Stable-Baselines3's (a day)
+	$(VENV)-benchmark/bin/python benchmarks/gymnasium_peers.py
 
 clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*
@@ -56,9 +67,9 @@ $(VENV)-benchmark/.ready: pyproject.toml constraints.txt
 	$(VENV)-benchmark/bin/pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
 	@touch $@
 
-$(VENV)-mjlab/.ready: constraints-mjlab.txt
+$(VENV)-mjlab/.ready: pyproject.toml constraints-mjlab.txt
 	$(PYTHON) -m venv $(VENV)-mjlab
-	$(VENV)-mjlab/bin/pip install --quiet --constraint constraints-mjlab.txt torch mjlab
+	$(VENV)-mjlab/bin/pip install --quiet --constraint constraints-mjlab.txt torch mjlab pytest --editable '.[demo]'
 	@touch $@
 
 $(VENV)-rsl-rl-%/.ready: pyproject.toml constraints.txt

@@ -70,3 +70,17 @@ def _prepare(sac_class: type, size: Size, policy_kwargs: dict) -> Callable[[], N
             jax.block_until_ready(model.policy.qf_state.params)
 
     return run
+
+
+ZOO_SETTINGS: dict[str, dict] = {
+    "Pendulum-v1": {"learning_rate": 1e-3},
+    "HalfCheetah-v5": {"learning_starts": 10_000},
+    "Ant-v5": {"learning_starts": 10_000},
+}
+"""What RL Baselines3 Zoo publishes for SAC on each task; all else are the defaults of Stable-Baselines3."""
+
+
+def make_sb3_training(task: str, seed: int) -> stable_baselines3.SAC:
+    """Return Stable-Baselines3's SAC on a task of Gymnasium, with its published settings."""
+    env = gymnasium.make(task)
+    return stable_baselines3.SAC("MlpPolicy", env, seed=seed, device="cpu", **ZOO_SETTINGS[task])

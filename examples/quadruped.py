@@ -29,9 +29,11 @@ from rsl_rl_sac.cli.display import TrainingDisplay, clock
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion.evaluation import Policy, evaluate, make_evaluation_env
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison
-from rsl_rl_sac.locomotion.training import CURVE_COLUMNS, Training, read_curve
 from rsl_rl_sac.locomotion.video import record_video
+from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
 from rsl_rl_sac.presets import preset
+from rsl_rl_sac.runners.curve import read_curve
+from rsl_rl_sac.runners.training import Training
 
 
 @dataclass

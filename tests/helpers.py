@@ -4,9 +4,12 @@
 
 from __future__ import annotations
 
+import torch
+
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.runners import OffPolicyRunner
 
 
 def small_cfg(**algorithm: object) -> RunnerCfg:
@@ -25,3 +28,30 @@ def small_alg(**algorithm: object) -> tuple[SAC, DoubleIntegrator]:
     env = DoubleIntegrator(num_envs=16)
     cfg = small_cfg(**algorithm).to_dict()
     return SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu"), env
+
+
+def flat_state(value: object, path: str = "") -> dict[str, object]:
+    """Flatten nested state into a dictionary of leaves."""
+    if isinstance(value, dict):
+        pairs = value.items()
+    elif isinstance(value, list | tuple):
+        pairs = enumerate(value)
+    else:
+        return {path: value.clone() if isinstance(value, torch.Tensor) else value}
+    return {key: leaf for name, item in pairs for key, leaf in flat_state(item, f"{path}/{name}").items()}
+
+
+def whole_state(runner: OffPolicyRunner) -> dict[str, object]:
+    """Return everything that the future of a training depends on, and what the logger counts."""
+    state = flat_state({"alg": runner.alg.save(), "runner": runner._state_dict(), "next": runner.next_iteration})
+    return {key: value for key, value in state.items() if not key.endswith("tot_time")}
+
+
+def differences(one: dict[str, object], other: dict[str, object]) -> list[str]:
+    """Return the names of the leaves that are not bit for bit equal."""
+    assert one.keys() == other.keys()
+
+    def same(a: object, b: object) -> bool:
+        return torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b
+
+    return [key for key in one if not same(one[key], other[key])]

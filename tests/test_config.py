@@ -13,11 +13,12 @@ import pytest
 from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac import config, ppo_config
-from rsl_rl_sac.config import RunnerCfg, SACCfg
+from rsl_rl_sac.config import RndCfg, RunnerCfg, SACCfg, SymmetryCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.ppo_config import PPOCfg, PPORunnerCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils import ConfigError
+from rsl_rl_sac.utils.config_base import PPO_KEYS
 
 TABLE_C1 = {
     "num_envs": 8192, "num_steps_per_env": 24, "max_iterations": 800,
@@ -91,7 +92,7 @@ def test_round_trip() -> None:
         ("gamma", 1.5), ("gamma", "0.9"), ("gamma", float("nan")), ("gamma", True), ("tau", 0.0), ("batch_size", 0),
         ("batch_size", 1.5), ("n_step", 0), ("actor_learning_rate", -1e-4), ("init_temperature", 0.0),
         ("missing_final_obs", "ignore"), ("replay_dtype", "float8"), ("max_grad_norm", 0.0),
-        ("policy_update_frequency", 0), ("training_start_iteration", -1), ("rnd_cfg", {}),
+        ("policy_update_frequency", 0), ("training_start_iteration", -1),
     ],
 )  # fmt: skip
 def test_values_out_of_range(key: str, value: object) -> None:
@@ -99,6 +100,52 @@ def test_values_out_of_range(key: str, value: object) -> None:
     with pytest.raises(ConfigError) as error:
         RunnerCfg.from_dict({"algorithm": {key: value}})
     assert str(error.value).startswith(f"algorithm.{key} must be") and repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"weight": -1.0}, r"rnd_cfg\.weight must be a number in \[0, 1e\+09\], got -1\.0"),
+        (
+            {"target_hidden_dims": [0]},
+            r"rnd_cfg\.target_hidden_dims must be a non-empty list of positive integers or -1",
+        ),
+        ({"weight_schedule": {"mode": "cosine"}}, r"rnd_cfg\.weight_schedule must be .*one of constant, step, linear"),
+        ({"weight_schedule": {"mode": "step"}}, r"must be complete: step needs final_step, final_value"),
+        (
+            {"weight_schedule": {"mode": "linear", "initial_step": 5, "final_step": 5, "final_value": 0.0}},
+            "linear with initial_step < final_step",
+        ),
+    ],
+)
+def test_rnd_is_checked(values: dict, message: str) -> None:
+    """Bad settings of RND are named with their path."""
+    with pytest.raises(ConfigError, match=message):
+        RunnerCfg.from_dict({"algorithm": {"rnd_cfg": values}})
+
+
+def test_sections_of_rsl_rl_are_taken() -> None:
+    """Sections as Isaac Lab's classes write them become ours; an empty one of RND is off, as in rsl_rl."""
+    rnd_cfg = {
+        "weight": 100.0,
+        "weight_schedule": {"mode": "linear", "initial_step": 0, "final_step": 1000, "final_value": 0.0},
+        "reward_normalization": False,
+        "state_normalization": True,
+        "learning_rate": 1e-3,
+        "num_outputs": 1,
+        "predictor_hidden_dims": [-1],
+        "target_hidden_dims": [-1],
+    }
+    symmetry_cfg = {
+        "use_data_augmentation": False,
+        "use_mirror_loss": True,
+        "data_augmentation_func": "a:b",
+        "mirror_loss_coeff": 0.5,
+    }
+    cfg = SACCfg.from_dict({"rnd_cfg": rnd_cfg, "symmetry_cfg": symmetry_cfg})
+    assert cfg.rnd_cfg == RndCfg(**rnd_cfg) and cfg.rnd_cfg.recompute_rewards
+    assert cfg.symmetry_cfg == SymmetryCfg("a:b", False, True, 0.5)
+    assert SACCfg.from_dict({"rnd_cfg": {}}).rnd_cfg is None
 
 
 def test_unknown_keys() -> None:
@@ -112,13 +159,13 @@ def test_unknown_keys() -> None:
 def test_keys_of_ppo() -> None:
     """The keys that a message calls PPO's are those which PPO has and SAC has not."""
     keys = [{field.name for field in dataclasses.fields(cfg)} for cfg in (PPOCfg, SACCfg)]
-    assert keys[0] - keys[1] == config.PPO_KEYS
+    assert keys[0] - keys[1] == PPO_KEYS
 
 
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        (config, {"SACCfg", "RunnerCfg", "ActorCfg", "CriticCfg", "DistributionCfg"}),
+        (config, {"SACCfg", "RunnerCfg", "ActorCfg", "CriticCfg", "DistributionCfg", "RndCfg", "SymmetryCfg"}),
         (ppo_config, {"PPOCfg", "PPORunnerCfg"}),
     ],
 )

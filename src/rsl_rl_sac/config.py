@@ -7,107 +7,16 @@
 
 from __future__ import annotations
 
-import difflib
-import math
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
 
-from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.config_base import Cfg, check, check_hidden_dims, check_int, check_number, is_number
 
 OBS_DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Names of the types in which the replay can store observations and actions."""
 
-PPO_KEYS = {
-    "learning_rate",
-    "schedule",
-    "lam",
-    "clip_param",
-    "entropy_coef",
-    "value_loss_coef",
-    "use_clipped_value_loss",
-    "normalize_advantage_per_mini_batch",
-}
-"""Keys of rsl_rl's PPO that SAC does not have, for the message to those who come from there."""
-
-T = TypeVar("T", bound="_Cfg")
-
-
-class _Cfg:
-    """Base of the configurations: conversion from and to plain dictionaries, with checks."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the configuration as nested plain dictionaries."""
-        return asdict(self)  # type: ignore[reportArgumentType]
-
-    @classmethod
-    def from_dict(cls: type[T], values: dict[str, Any], where: str = "") -> T:
-        """Build a configuration from a plain dictionary.
-
-        Args:
-            values: Field names and values; missing fields take their defaults.
-            where: Path of the section, for messages.
-
-        Raises:
-            ConfigError: If a key is unknown or a value is out of range.
-        """
-        known = {f.name: f for f in fields(cls)}  # type: ignore[reportArgumentType]
-        check_known_keys(values, known, where)
-        kwargs = {}
-        for name, value in values.items():
-            factory = known[name].default_factory
-            default = factory() if callable(factory) else None
-            kwargs[name] = value
-            if isinstance(value, dict) and isinstance(default, _Cfg):
-                kwargs[name] = type(default).from_dict(value, f"{where}{name}.")
-        try:
-            return cls(**kwargs)
-        except ConfigError as error:
-            raise ConfigError(f"{where}{error}") from None
-
-
-def check_known_keys(values: Iterable[str], known: Iterable[str], where: str = "") -> None:
-    """Raise one error that names every unknown key and the nearest known ones."""
-    known = list(known)
-    unknown = [key for key in values if key not in known]
-    if not unknown:
-        return
-    hints = []
-    for key in unknown:
-        near = difflib.get_close_matches(key, known, n=2)
-        owner = " (a key of PPO)" if key in PPO_KEYS else ""
-        hints.append(f"'{where}{key}'{owner}" + (f", did you mean {' or '.join(map(repr, near))}?" if near else ""))
-    raise ConfigError(f"Unknown configuration key: {'; '.join(hints)} Known keys here: {', '.join(sorted(known))}.")
-
-
-def _check(ok: bool, name: str, value: object, allowed: str) -> None:
-    if not ok:
-        raise ConfigError(f"{name} must be {allowed}, got {value!r}.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _check_number(cfg: object, name: str, low: float, high: float, open_low: bool = False) -> None:
-    value = getattr(cfg, name)
-    ok = _is_number(value) and (low < value if open_low else low <= value) and value <= high
-    _check(ok, name, value, f"a number in {'(' if open_low else '['}{low:g}, {high:g}]")
-
-
-def _check_int(cfg: object, name: str, low: int) -> None:
-    value = getattr(cfg, name)
-    _check(isinstance(value, int) and not isinstance(value, bool) and value >= low, name, value, f"an integer >= {low}")
-
-
-def _check_hidden_dims(cfg: object) -> None:
-    value = getattr(cfg, "hidden_dims")  # noqa: B009
-    ok = isinstance(value, list | tuple) and len(value) > 0 and all(isinstance(v, int) and v > 0 for v in value)
-    _check(ok, "hidden_dims", value, "a non-empty list of positive integers")
-
 
 @dataclass
-class DistributionCfg(_Cfg):
+class DistributionCfg(Cfg):
     """Squashed Gaussian policy (Sec. 3.2 and 3.3)."""
 
     class_name: str = "rsl_rl_sac.modules:SquashedGaussian"
@@ -127,13 +36,13 @@ class DistributionCfg(_Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_number(self, "init_std", 0.0, 1e3, open_low=True)
-        _check_number(self, "mean_weight_std", 0.0, 1e3)
-        _check(self.mean_bias in ("default_pose", "zero"), "mean_bias", self.mean_bias, "'default_pose' or 'zero'")
+        check_number(self, "init_std", 0.0, 1e3, open_low=True)
+        check_number(self, "mean_weight_std", 0.0, 1e3)
+        check(self.mean_bias in ("default_pose", "zero"), "mean_bias", self.mean_bias, "'default_pose' or 'zero'")
 
 
 @dataclass
-class ActorCfg(_Cfg):
+class ActorCfg(Cfg):
     """Policy network."""
 
     class_name: str = "rsl_rl_sac.models:Actor"
@@ -156,11 +65,11 @@ class ActorCfg(_Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_hidden_dims(self)
+        check_hidden_dims(self)
 
 
 @dataclass
-class CriticCfg(_Cfg):
+class CriticCfg(Cfg):
     """Ensemble of Q-networks."""
 
     class_name: str = "rsl_rl_sac.models:CriticEnsemble"
@@ -189,23 +98,97 @@ class CriticCfg(_Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        _check_hidden_dims(self)
-        _check_int(self, "num_critics", 1)
-        _check_int(self, "num_atoms", 1)
+        check_hidden_dims(self)
+        check_int(self, "num_critics", 1)
+        check_int(self, "num_atoms", 1)
         low, high = self.value_range
-        _check(low < high, "value_range", self.value_range, "two numbers, low < high")
+        check(low < high, "value_range", self.value_range, "two numbers, low < high")
 
 
 @dataclass
-class SymmetryCfg(_Cfg):
-    """Symmetry augmentation."""
+class SymmetryCfg(Cfg):
+    """Symmetry augmentation and mirror loss, with the fields of rsl_rl's ``symmetry_cfg``."""
 
     data_augmentation_func: str = "rsl_rl_sac.locomotion.symmetry:mirror_states"
-    """Function with rsl_rl's signature, ``(env, obs, actions)``."""
+    """Function with rsl_rl's signature, ``(env, obs, actions)``, or its name."""
+
+    use_data_augmentation: bool = True
+    """Whether the mini-batches hold mirrored transitions."""
+
+    use_mirror_loss: bool = False
+    """Whether the actor is held to be symmetric by a loss."""
+
+    mirror_loss_coeff: float = 1.0
+    """Factor on that loss, which is in squared units of the action."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_number(self, "mirror_loss_coeff", 0.0, 1e9)
 
 
 @dataclass
-class SACCfg(_Cfg):
+class RndCfg(Cfg):
+    """Random network distillation, with the fields of rsl_rl's ``rnd_cfg``; it sees ``obs_groups.rnd_state``."""
+
+    weight: float = 1.0
+    """Factor on the intrinsic rewards; times ``env.unwrapped.step_dt`` if there is one, as in rsl_rl."""
+
+    weight_schedule: dict[str, int | float | str] | None = None
+    """``mode`` (``constant``, ``step`` or ``linear``) and its ``initial_step``, ``final_step``, ``final_value``."""
+
+    num_outputs: int = 16
+    """Outputs of both networks."""
+
+    predictor_hidden_dims: list[int] = field(default_factory=lambda: [64, 64])
+    """Sizes of the hidden layers of the predictor; -1 is the number of observations."""
+
+    target_hidden_dims: list[int] = field(default_factory=lambda: [64, 64])
+    """Sizes of the hidden layers of the random network; -1 is the number of observations."""
+
+    activation: str = "elu"
+    """Activation function by rsl_rl's name."""
+
+    state_normalization: bool = True
+    """Whether to normalize the observations by running statistics."""
+
+    reward_normalization: bool = True
+    """Whether to divide the rewards by the standard deviation of their discounted sum."""
+
+    learning_rate: float = 1e-3
+    """Learning rate of the predictor."""
+
+    recompute_rewards: bool = True
+    """Whether rewards are those of the predictor as it is when a batch is drawn; otherwise those of the collection."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        check_number(self, "weight", 0.0, 1e9)
+        check_int(self, "num_outputs", 1)
+        check_number(self, "learning_rate", 0.0, 1.0, open_low=True)
+        for name in ("predictor_hidden_dims", "target_hidden_dims"):
+            sizes = getattr(self, name)
+            ok = len(sizes) > 0 and all(isinstance(size, int) and (size > 0 or size == -1) for size in sizes)
+            check(ok, name, sizes, "a non-empty list of positive integers or -1")
+        schedule = self.weight_schedule
+        if schedule is None:
+            return
+        needed = {
+            "constant": set(),
+            "step": {"final_step", "final_value"},
+            "linear": {"initial_step", "final_step", "final_value"},
+        }
+        mode = schedule.get("mode")
+        check(mode in needed, "weight_schedule", schedule, f"None or have a mode, one of {', '.join(needed)}")
+        numbers = {name: value for name, value in schedule.items() if name != "mode"}
+        ok = needed[str(mode)] <= numbers.keys() and all(is_number(value) for value in numbers.values())
+        check(ok, "weight_schedule", schedule, f"complete: {mode} needs {', '.join(sorted(needed[str(mode)]))}")
+        if mode == "linear":
+            ok = float(numbers["initial_step"]) < float(numbers["final_step"])
+            check(ok, "weight_schedule", schedule, "linear with initial_step < final_step")
+
+
+@dataclass
+class SACCfg(Cfg):
     """The algorithm."""
 
     class_name: str = "rsl_rl_sac:SAC"
@@ -307,54 +290,57 @@ class SACCfg(_Cfg):
     reuse_cpu_memory: bool = True
     """On Linux CPUs, keep freed memory in the process: without it large batches spend their time on page faults."""
 
-    rnd_cfg: dict | None = None
-    """Random network distillation; only None so far."""
+    rnd_cfg: RndCfg | None = None
+    """Random network distillation: intrinsic rewards for what is new."""
 
     symmetry_cfg: SymmetryCfg | None = None
-    """Symmetry augmentation of the mini-batches."""
+    """Symmetry augmentation of the mini-batches, and mirror loss."""
 
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("num_learning_epochs", "num_mini_batches", "batch_size", "n_step", "policy_update_frequency"):
-            _check_int(self, name, 1)
-        _check_int(self, "replay_size", 1)
-        _check_int(self, "training_start_iteration", 0)
+            check_int(self, name, 1)
+        check_int(self, "replay_size", 1)
+        check_int(self, "training_start_iteration", 0)
         for name in ("actor_learning_rate", "critic_learning_rate", "temperature_learning_rate"):
-            _check_number(self, name, 0.0, 1.0, open_low=True)
-        _check_number(self, "gamma", 0.0, 1.0)
-        _check_number(self, "tau", 0.0, 1.0, open_low=True)
-        _check_number(self, "init_temperature", 0.0, 1e3, open_low=self.auto_temperature)
-        _check_number(self, "target_entropy_scale", -1e3, 1e3)
+            check_number(self, name, 0.0, 1.0, open_low=True)
+        check_number(self, "gamma", 0.0, 1.0)
+        check_number(self, "tau", 0.0, 1.0, open_low=True)
+        check_number(self, "init_temperature", 0.0, 1e3, open_low=self.auto_temperature)
+        check_number(self, "target_entropy_scale", -1e3, 1e3)
         if self.final_target_entropy_scale is not None:
-            _check_number(self, "final_target_entropy_scale", -1e3, 1e3)
+            check_number(self, "final_target_entropy_scale", -1e3, 1e3)
         first, last = self.target_entropy_updates
-        _check(
+        check(
             0 <= first < last, "target_entropy_updates", self.target_entropy_updates, "two integers, 0 <= first < last"
         )
-        _check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
-        _check_int(self, "actor_start_update", 0)
+        check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
+        check_int(self, "actor_start_update", 0)
         low, high = self.exploration_scale
-        _check(low > 0.0 and high > 0.0, "exploration_scale", self.exploration_scale, "two positive numbers")
+        check(low > 0.0 and high > 0.0, "exploration_scale", self.exploration_scale, "two positive numbers")
         ok = all(0.0 <= value < 1.0 for value in self.exploration_correlation)
-        _check(ok, "exploration_correlation", self.exploration_correlation, "two numbers in [0, 1)")
+        check(ok, "exploration_correlation", self.exploration_correlation, "two numbers in [0, 1)")
         if self.desired_kl is not None:
-            _check_number(self, "desired_kl", 0.0, 1e3, open_low=True)
-        _check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
+            check_number(self, "desired_kl", 0.0, 1e3, open_low=True)
+        check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
         if self.largest_action is not None:
-            _check_number(self, "largest_action", 0.0, 1e6, open_low=True)
+            check_number(self, "largest_action", 0.0, 1e6, open_low=True)
         ways = ("min", "mean")
-        _check(self.value_reduction in ways, "value_reduction", self.value_reduction, "'min' or 'mean'")
+        check(self.value_reduction in ways, "value_reduction", self.value_reduction, "'min' or 'mean'")
         ways = ("error", "drop")
-        _check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
+        check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
         for name in ("replay_dtype", "replay_action_dtype"):
-            _check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
-        _check(self.rnd_cfg is None, "rnd_cfg", self.rnd_cfg, "None: SAC does not offer it yet")
+            check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
+        if isinstance(self.rnd_cfg, dict):
+            self.rnd_cfg = (
+                RndCfg.from_dict(self.rnd_cfg, "rnd_cfg.") if self.rnd_cfg else None
+            )  # empty: off, as in rsl_rl
         if isinstance(self.symmetry_cfg, dict):
             self.symmetry_cfg = SymmetryCfg.from_dict(self.symmetry_cfg, "symmetry_cfg.")
 
 
 @dataclass
-class BaseRunnerCfg(_Cfg):
+class BaseRunnerCfg(Cfg):
     """What runs of all algorithms have in common."""
 
     seed: int = 0
@@ -371,6 +357,9 @@ class BaseRunnerCfg(_Cfg):
 
     save_interval: int = 50
     """Iterations between checkpoints."""
+
+    keep_checkpoints: int = 0
+    """Number of newest checkpoints to keep; 0 keeps all."""
 
     experiment_name: str = "sac"
     """Name of the experiment."""
@@ -390,8 +379,9 @@ class BaseRunnerCfg(_Cfg):
     def __post_init__(self) -> None:
         """Check the values."""
         for name in ("num_envs", "num_steps_per_env", "max_iterations", "save_interval"):
-            _check_int(self, name, 1)
-        _check_int(self, "seed", 0)
+            check_int(self, name, 1)
+        check_int(self, "seed", 0)
+        check_int(self, "keep_checkpoints", 0)
 
 
 @dataclass
@@ -401,9 +391,6 @@ class RunnerCfg(BaseRunnerCfg):
     overlap: bool = False
     """Whether to step the environment and to learn at the same time; the policy that acts is one iteration older."""
 
-    keep_checkpoints: int = 0
-    """Number of newest checkpoints to keep; 0 keeps all."""
-
     actor: ActorCfg = field(default_factory=ActorCfg)
     """Policy network."""
 
@@ -412,8 +399,3 @@ class RunnerCfg(BaseRunnerCfg):
 
     algorithm: SACCfg = field(default_factory=SACCfg)
     """The algorithm."""
-
-    def __post_init__(self) -> None:
-        """Check the values."""
-        super().__post_init__()
-        _check_int(self, "keep_checkpoints", 0)

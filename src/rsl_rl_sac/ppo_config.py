@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rsl_rl_sac.config import BaseRunnerCfg, _Cfg
+from rsl_rl_sac.config import BaseRunnerCfg
+from rsl_rl_sac.utils.config_base import Cfg
 
 
 @dataclass
-class GaussianCfg(_Cfg):
+class GaussianCfg(Cfg):
     """Action noise of PPO."""
 
     class_name: str = "GaussianDistribution"
@@ -24,7 +25,7 @@ class GaussianCfg(_Cfg):
 
 
 @dataclass
-class PPOModelCfg(_Cfg):
+class PPOModelCfg(Cfg):
     """A network of rsl_rl's PPO."""
 
     class_name: str = "MLPModel"
@@ -49,7 +50,7 @@ class PPOActorCfg(PPOModelCfg):
 
 
 @dataclass
-class PPOCfg(_Cfg):
+class PPOCfg(Cfg):
     """rsl_rl's PPO."""
 
     class_name: str = "PPO"

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
@@ -54,7 +55,7 @@ def _cpu(words: set[str]) -> RunnerCfg:
 
 def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
     """Isaac Lab's settings of each task, with fewer environments and normalized observations; not tuned further yet."""
-    cfg = PPORunnerCfg(num_envs=2048, max_iterations=1000, save_interval=50)
+    cfg = PPORunnerCfg(num_envs=2048, max_iterations=1000, save_interval=50, keep_checkpoints=2)
     is_flat = "rough" not in words
     hidden_dims = [128, 128, 128] if is_flat else [512, 256, 128]
     if is_flat and "g1" in words:
@@ -65,11 +66,63 @@ def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
     return cfg
 
 
+def _gym(words: set[str]) -> RunnerCfg:
+    """The usual SAC for a few environments, a gradient step for every step of theirs; 1 M steps, as is customary."""
+    cfg = RunnerCfg(num_envs=4, num_steps_per_env=16, max_iterations=15_625, save_interval=1000, keep_checkpoints=2)
+    for network in (cfg.actor, cfg.critic):
+        network.hidden_dims, network.activation, network.obs_normalization = [256, 256], "relu", False
+    # Nearly uniform over the box of the actions at first.
+    cfg.actor.distribution_cfg.init_std, cfg.actor.distribution_cfg.mean_bias = 1.0, "zero"
+    algorithm = cfg.algorithm
+    algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 64, 256, 1_000_000
+    algorithm.actor_learning_rate = algorithm.critic_learning_rate = algorithm.temperature_learning_rate = 3e-4
+    algorithm.gamma, algorithm.n_step, algorithm.tau, algorithm.max_grad_norm = 0.99, 1, 0.005, 1e6
+    algorithm.init_temperature, algorithm.target_entropy_scale = 1.0, 1.0
+    algorithm.training_start_iteration, algorithm.save_replay = 16, True  # about a thousand steps
+    if "pendulum" in words:
+        cfg.max_iterations, algorithm.actor_learning_rate, algorithm.critic_learning_rate = 313, 1e-3, 1e-3
+    return cfg
+
+
+def _ppo_gym(words: set[str]) -> PPORunnerCfg:
+    """The usual PPO for a few environments: 2048 steps an iteration, ten epochs, batches of 64."""
+    cfg = PPORunnerCfg(num_envs=8, num_steps_per_env=256, max_iterations=490, save_interval=100)
+    for network in (cfg.actor, cfg.critic):
+        network.hidden_dims, network.activation, network.obs_normalization = [64, 64], "tanh", True
+    algorithm = cfg.algorithm
+    algorithm.learning_rate, algorithm.schedule, algorithm.num_learning_epochs = 3e-4, "fixed", 10
+    algorithm.num_mini_batches, algorithm.entropy_coef, algorithm.max_grad_norm = 32, 0.0, 0.5
+    return cfg
+
+
+_MJLAB_OBS_GROUPS = {"actor": ["actor"], "critic": ["critic"]}
+
+
+def _mjlab(words: set[str]) -> RunnerCfg:
+    """Table C1 with mjlab's observation groups; not tuned on its rewards, for want of a GPU."""
+    cfg = _paper(words)
+    cfg.obs_groups = dict(_MJLAB_OBS_GROUPS)
+    return cfg
+
+
+def _ppo_mjlab(words: set[str]) -> PPORunnerCfg:
+    """The settings of mjlab itself for its velocity tasks."""
+    cfg = PPORunnerCfg(num_envs=4096, max_iterations=30_000 if "g1" in words else 10_000)
+    cfg.obs_groups = dict(_MJLAB_OBS_GROUPS)
+    cfg.actor.obs_normalization = cfg.critic.obs_normalization = True
+    cfg.algorithm.entropy_coef = 0.01
+    return cfg
+
+
 PRESETS: dict[str, Callable[[set[str]], RunnerCfg | PPORunnerCfg]] = {
     "paper": _paper,
     "ppo_paper": _ppo_paper,
     "cpu": _cpu,
     "ppo_cpu": _ppo_cpu,
+    "gym": _gym,
+    "ppo_gym": _ppo_gym,
+    "mjlab": _mjlab,
+    "ppo_mjlab": _ppo_mjlab,
 }
 """Named configurations, as functions of the words in the task's name."""
 
@@ -83,4 +136,4 @@ def preset(name: str, robot: str = "") -> RunnerCfg | PPORunnerCfg:
     """
     if name not in PRESETS:
         raise ConfigError(f"Unknown preset '{name}'. Known presets: {', '.join(PRESETS)}.")
-    return PRESETS[name](set(robot.lower().split("-")))
+    return PRESETS[name](set(re.split("[-:]", robot.lower())))

@@ -16,9 +16,9 @@ main(["list"])
 
 
 def test_old_mujoco_is_one_message() -> None:
-    """Without MuJoCo's thread pool a verb of the suite ends with one line that says what to do, and exit code 1."""
+    """Without MuJoCo's thread pool a verb of the suite ends with one line that says what to do, and exit code 2."""
     result = subprocess.run([sys.executable, "-c", OLD_MUJOCO], capture_output=True, text=True)
-    assert result.returncode == 1
+    assert result.returncode == 2
     assert result.stdout == ""
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("rsl-rl-sac: The locomotion suite needs mujoco >= 4.0")

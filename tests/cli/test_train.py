@@ -4,11 +4,12 @@
 
 from __future__ import annotations
 
+import csv
 import pathlib
 
 import pytest
 
-from rsl_rl_sac.cli import main
+from rsl_rl_sac.cli import main, train
 from rsl_rl_sac.cli.train import parse
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
@@ -35,6 +36,8 @@ def test_preset_and_task_decide_on_defaults() -> None:
         (["train", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
         (["train", TASK, "--agent", "dqn"], "There is no agent 'dqn'"),
         (["train", TASK, "--resume", "nowhere"], "nothing to resume in 'nowhere'"),
+        (["train", "--config", "nowhere.yaml"], "'nowhere.yaml' cannot be read"),
+        (["train", TASK, "--config", "x.yaml", "--preset", "paper"], "--preset would be ignored: --config"),
         (["compare", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),
         (["compare", TASK, "--seeds", "0"], "at least one seed"),
     ],
@@ -46,11 +49,11 @@ def test_bad_input(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: pathlib.Path,
 ) -> None:
-    """One message on the error output, exit code 1, and nothing on the disk."""
+    """One message on the error output, exit code 2, and nothing on the disk."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as exit_info:
         main(arguments)
-    assert exit_info.value.code == 1
+    assert exit_info.value.code == 2
     errors = capsys.readouterr().err
     assert message in errors and len(errors.strip().splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
@@ -61,7 +64,7 @@ def test_trains(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     small = ["--num-envs", "4", "--max-iterations", "3", "--algorithm.batch-size", "16", "--evaluation-envs", "2"]
     small += ["--algorithm.num-mini-batches", "1", "--actor.hidden-dims", "8", "--critic.hidden-dims", "8"]
-    main(["train", "Velocity-Flat-Unitree-Go1", "--name", "short", *small])
+    main(["train", "Velocity-Flat-Unitree-Go1", "--name", "short", "--no-video", *small])
     (folder,) = (tmp_path / "logs" / "Velocity-Flat-Unitree-Go1").iterdir()
     assert folder.name.endswith("_short")
     assert {"config.yaml", "curve.csv", "model_2.pt"} <= {path.name for path in folder.iterdir()}
@@ -73,3 +76,85 @@ def test_trains(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPa
     with pytest.raises(SystemExit):
         main(["train", TASK, "--resume", str(folder)])
     assert "is of the task 'Velocity-Flat-Unitree-Go1', not 'Velocity-Flat-Unitree-G1'" in capsys.readouterr().err
+
+
+def test_trains_on_gymnasium(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """A task of Gymnasium takes its own preset and is scored by its return; a second call goes on."""
+    monkeypatch.chdir(tmp_path)
+    small = ["--max-iterations", "3", "--algorithm.training-start-iteration", "1", "--algorithm.batch-size", "16"]
+    small += ["--algorithm.num-mini-batches", "1", "--evaluation-envs", "1", "--folder", "run"]
+    main(["train", "gym:Pendulum-v1", *small])
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Return -") and "episode length 200" in captured.out
+    with open("run/curve.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == [
+        "iteration",
+        "env_steps",
+        "updates",
+        "seconds",
+        "cpu_seconds",
+        "episode_return",
+        "episode_length",
+    ]
+    # 3 iterations of 16 steps of 4 environments; the first only fills the replay.
+    assert rows[-1]["env_steps"] == "192" and rows[-1]["updates"] == "2"
+    small[1] = "4"
+    main(["train", "gym:Pendulum-v1", *small])
+    with open("run/curve.csv", newline="") as file:
+        assert [float(row["iteration"]) for row in csv.DictReader(file)] == [0, 3, 4]
+
+
+def test_resume_refuses_what_it_would_ignore(
+    tiny_runs: dict[str, pathlib.Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings beside --resume are refused, all in one line; nothing is trained."""
+    folder = tiny_runs["sac"]
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    flags = ["--seed", "3", "--algorithm.tau=0.5", "--no-overlap", "--name", "x", "--minutes", "1", "--no-video"]
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", "Velocity-Flat-Unitree-Go1", "--resume", str(folder), *flags])
+    assert exit_info.value.code == 2
+    assert "--seed, --algorithm.tau, --overlap, --name would be ignored" in capsys.readouterr().err
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == before
+
+
+def test_folder_of_another_run(tiny_runs: dict[str, pathlib.Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder that holds a run of another task or algorithm, or with other networks, is left as it is."""
+    folder = tiny_runs["sac"]
+    config = (folder / "config.yaml").read_text()
+    for arguments, message in (
+        ([TASK], "is of the task 'Velocity-Flat-Unitree-Go1'"),
+        (["Velocity-Flat-Unitree-Go1", "--agent", "ppo"], "has another algorithm or other networks"),
+        (["Velocity-Flat-Unitree-Go1", "--preset", "paper"], "has another algorithm or other networks"),
+    ):
+        with pytest.raises(SystemExit) as exit_info:
+            main(["train", *arguments, "--folder", str(folder)])
+        assert exit_info.value.code == 2 and message in capsys.readouterr().err
+        assert (folder / "config.yaml").read_text() == config
+
+
+def test_config_repeats_a_run(tiny_runs: dict[str, pathlib.Path]) -> None:
+    """A configuration file gives task, algorithm and all settings; flags change them."""
+    options = parse(["--config", str(tiny_runs["ppo"] / "config.yaml"), "--seed", "5"])
+    assert options.task == "Velocity-Flat-Unitree-Go1" and isinstance(options.cfg, PPORunnerCfg)
+    assert options.cfg.num_envs == 4 and options.cfg.actor.hidden_dims == [8, 6] and options.cfg.seed == 5
+    other = parse([TASK, "--config", str(tiny_runs["sac"] / "config.yaml")])
+    assert other.task == TASK and isinstance(other.cfg, RunnerCfg) and other.cfg.algorithm.batch_size == 8
+    assert other.cfg.critic.value_range == (-10.0, 30.0)  # a list in the file
+
+
+def test_film(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A training ends with a film; where there can be none it says why, and succeeds."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "_FILM_SECONDS", 0.2)
+    small = ["--num-envs", "2", "--algorithm.batch-size", "4", "--algorithm.num-mini-batches", "1", "--folder", "run"]
+    small += ["--actor.hidden-dims", "4", "--critic.hidden-dims", "4", "--evaluation-envs", "1"]
+    main(["train", "Velocity-Flat-Unitree-Go1", *small, "--max-iterations", "1"])
+    assert "A film is in run/video.mp4" in capsys.readouterr().out
+    assert (tmp_path / "run" / "video.mp4").read_bytes()[4:8] == b"ftyp"
+    monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
+    main(["train", "Velocity-Flat-Unitree-Go1", *small, "--max-iterations", "2"])
+    assert "There is no film: " in capsys.readouterr().err

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from rsl_rl_sac.envs import action_bounds
-from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.envs.action_bounds import action_term_bounds, resolve_action_bounds
 from rsl_rl_sac.utils import ConfigError, EnvContractError
 
 
@@ -63,3 +63,30 @@ class TestLargestAction:
         """An action that is always larger is named."""
         with pytest.raises(ConfigError, match=r"largest_action = 3 leaves no room .* actions \[1\]"):
             resolve_action_bounds(object(), 2, [[-1.0, 4.0], [8.0, 5.0]], largest=3.0)
+
+
+class TestActionTermBounds:
+    """Numbers as the action terms of mjlab and Isaac Lab keep them: a row for each environment."""
+
+    limits = torch.tensor([[[-1.0, 2.0], [-3.0, 1.0]], [[-0.5, 2.5], [-3.0, 0.5]]])
+    """Two environments, two joints; each environment has the narrower limits somewhere."""
+
+    def test_narrowest_limits(self) -> None:
+        """Limits (-0.5, 2) and (-3, 0.5) around (0.5, 0) with scales 0.5 and 0.25: (-2, 3) and (-12, 2)."""
+        scale, offset = torch.tensor([[0.5, 0.25]] * 2), torch.tensor([[0.5, 0.0]] * 2)
+        low, high = action_term_bounds(scale, offset, self.limits, ["hip", "knee"])
+        torch.testing.assert_close(low, torch.tensor([-2.0, -12.0]))
+        torch.testing.assert_close(high, torch.tensor([3.0, 2.0]))
+
+    def test_plain_numbers(self) -> None:
+        """A scale of 0.5 and an offset of 0 for all joints."""
+        low, high = action_term_bounds(0.5, 0.0, self.limits, ["hip", "knee"])
+        torch.testing.assert_close(low, torch.tensor([-1.0, -6.0]))
+        torch.testing.assert_close(high, torch.tensor([4.0, 1.0]))
+
+    def test_unlimited_joint(self) -> None:
+        """The joint without limits is named."""
+        limits = self.limits.clone()
+        limits[:, 1] = torch.tensor([float("-inf"), float("inf")])
+        with pytest.raises(EnvContractError, match="No action bounds for knee"):
+            action_term_bounds(0.5, 0.0, limits, ["hip", "knee"])

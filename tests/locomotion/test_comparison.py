@@ -12,7 +12,8 @@ import pytest
 
 from rsl_rl_sac.locomotion.comparison import Comparison, share_cores
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
-from rsl_rl_sac.locomotion.training import CURVE_COLUMNS, write_curve
+from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
+from rsl_rl_sac.runners.curve import write_curve
 from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 
 TASK = "Velocity-Flat-Unitree-Go1"

@@ -186,11 +186,11 @@ def test_unknown_verb(arguments: list[str], capsys: pytest.CaptureFixture[str]) 
 
 
 def test_error_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """An error of this package is a message and exit code 1, not a traceback."""
+    """An error of this package is a message and exit code 2, not a traceback."""
     register_robot("Ghost", tmp_path / "ghost.json", tasks.anymal)
     with pytest.raises(SystemExit) as error:
         main(["list"])
-    assert error.value.code == 1
+    assert error.value.code == 2
     assert capsys.readouterr().err.startswith("rsl-rl-sac: Cannot read the robot file")
 
 

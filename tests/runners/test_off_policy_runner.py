@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.utils import CheckpointError, NonFiniteError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, find_replays
-from tests.helpers import small_cfg
+from tests.helpers import differences, small_cfg, whole_state
+
+DECAY: dict[str, int | float | str] = {"mode": "linear", "initial_step": 10, "final_step": 90, "final_value": 0.1}
+MIRROR = SymmetryCfg("tests.extensions.test_symmetry:negate", use_mirror_loss=True)
 
 
 def make_cfg(seed: int = 0, **algorithm: object) -> RunnerCfg:
@@ -27,6 +30,8 @@ def make_cfg(seed: int = 0, **algorithm: object) -> RunnerCfg:
     overlap = bool(algorithm.pop("overlap", False))
     cfg = small_cfg(save_replay=True, **algorithm)
     cfg.seed, cfg.overlap = seed, overlap
+    if cfg.algorithm.symmetry_cfg is not None:
+        cfg.algorithm.action_bounds = [-2.0, 2.0]  # those of the environment are not symmetric
     return cfg
 
 
@@ -48,33 +53,6 @@ def make_runner(folder: pathlib.Path | None, cfg: RunnerCfg | None = None, env_s
     return OffPolicyRunner(env, cfg.to_dict(), str(folder) if folder else None)
 
 
-def flat_state(value: object, path: str = "") -> dict[str, object]:
-    """Flatten nested state into a dictionary of leaves."""
-    if isinstance(value, dict):
-        pairs = value.items()
-    elif isinstance(value, list | tuple):
-        pairs = enumerate(value)
-    else:
-        return {path: value.clone() if isinstance(value, torch.Tensor) else value}
-    return {key: leaf for name, item in pairs for key, leaf in flat_state(item, f"{path}/{name}").items()}
-
-
-def whole_state(runner: OffPolicyRunner) -> dict[str, object]:
-    """Return everything that the future of a training depends on, and what the logger counts."""
-    state = flat_state({"alg": runner.alg.save(), "runner": runner._state_dict(), "next": runner.next_iteration})
-    return {key: value for key, value in state.items() if not key.endswith("tot_time")}
-
-
-def differences(one: dict[str, object], other: dict[str, object]) -> list[str]:
-    """Return the names of the leaves that are not bit for bit equal."""
-    assert one.keys() == other.keys()
-
-    def same(a: object, b: object) -> bool:
-        return torch.equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a == b
-
-    return [key for key in one if not same(one[key], other[key])]
-
-
 class TestExactResume:
     """train(2N) equals train(N), resume, train(N), bit for bit."""
 
@@ -85,6 +63,12 @@ class TestExactResume:
             {"policy_update_frequency": 2, "replay_dtype": "float16"},
             {"missing_final_obs": "drop"},
             {"overlap": True, "desired_kl": 0.01},
+            {"rnd_cfg": RndCfg(weight_schedule=DECAY)},
+            {
+                "rnd_cfg": RndCfg(weight_schedule=DECAY, recompute_rewards=False),
+                "overlap": True,
+                "symmetry_cfg": MIRROR,
+            },
         ],
     )
     def test_equals_uninterrupted(self, tmp_path: pathlib.Path, overrides: dict) -> None:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Models from the configuration sections of a rsl_rl runner."""
+"""Models and replay from the configuration sections of a rsl_rl runner."""
 
 from __future__ import annotations
 
@@ -8,15 +8,46 @@ import copy
 import inspect
 
 import torch
+from rsl_rl.env import VecEnv
 from rsl_rl.models import MLPModel
 from rsl_rl.modules.distribution import GaussianDistribution
-from rsl_rl.utils import resolve_callable
+from rsl_rl.utils import resolve_callable, resolve_obs_groups
 from tensordict import TensorDict
 
-from rsl_rl_sac.config import check_known_keys
+from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.models import Actor, CriticEnsemble
 from rsl_rl_sac.modules import SquashedGaussian
+from rsl_rl_sac.storage import ReplayStorage
+from rsl_rl_sac.utils.config_base import check_known_keys
 from rsl_rl_sac.utils.errors import ConfigError
+
+
+def resolve_groups(obs: TensorDict, obs_groups: dict[str, list[str]], cfg: SACCfg) -> dict[str, list[str]]:
+    """Return the observation groups of each network. If it is not said, RND sees what the actor sees."""
+    sets = ["actor", "critic"]
+    if cfg.rnd_cfg is not None:
+        sets.append("rnd_state")
+        if "actor" in obs_groups and "rnd_state" not in obs:
+            obs_groups.setdefault("rnd_state", obs_groups["actor"])
+    return {name: groups for name, groups in resolve_obs_groups(obs, obs_groups, sets).items() if name in sets}
+
+
+def build_storage(
+    cfg: SACCfg, obs: TensorDict, obs_groups: dict[str, list[str]], env: VecEnv, device: str, seed: int
+) -> ReplayStorage:
+    """Build the replay, which holds the observations that any network sees."""
+    return ReplayStorage(
+        env.num_envs,
+        cfg.replay_size,
+        obs.select(*{group for groups in obs_groups.values() for group in groups}),
+        env.num_actions,
+        cfg.n_step,
+        cfg.gamma,
+        cfg.replay_device or device,
+        getattr(torch, cfg.replay_dtype),
+        seed=seed,
+        action_dtype=getattr(torch, cfg.replay_action_dtype),
+    )
 
 
 def build_actor(

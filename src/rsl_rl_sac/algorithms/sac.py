@@ -8,21 +8,21 @@ import copy
 import math
 
 import torch
-import torch.distributed
 from rsl_rl.env import VecEnv
-from rsl_rl.utils import resolve_obs_groups
 from tensordict import TensorDict
 
-from rsl_rl_sac.algorithms.construction import build_actor, build_critic
+from rsl_rl_sac.algorithms.construction import build_actor, build_critic, build_storage, resolve_groups
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
-from rsl_rl_sac.extensions import Symmetry
+from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
 from rsl_rl_sac.models import Actor, CriticEnsemble
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
+from rsl_rl_sac.utils.distributed import average, broadcast, update_normalization
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
+from rsl_rl_sac.utils.seeding import rank_seed
 
 METRICS: tuple[str, ...] = (
     "critic",
@@ -33,6 +33,8 @@ METRICS: tuple[str, ...] = (
     "alpha",
     "entropy",
     "q_value",
+    "rnd",
+    "symmetry",
 )
 """What :meth:`SAC.update` reports, each averaged over the gradient steps that have it."""
 
@@ -60,6 +62,7 @@ class SAC:
         multi_gpu_cfg: dict | None = None,
         symmetry: Symmetry | None = None,
         seed: int = 0,
+        rnd: ReplayRND | None = None,
     ) -> None:
         """Initialize the algorithm.
 
@@ -70,12 +73,14 @@ class SAC:
             cfg: Settings, the paper's if None.
             device: Device of the learner.
             multi_gpu_cfg: Rank and number of processes as rsl_rl's runner gives them, None for one process.
-            symmetry: Augmentation of the mini-batches, if any.
+            symmetry: Augmentation of the mini-batches and mirror loss, if any.
             seed: Seed of the exploration.
+            rnd: Intrinsic rewards, if any.
         """
         self.cfg = cfg or SACCfg()
         self.device = torch.device(device)
         self.world_size = multi_gpu_cfg["world_size"] if multi_gpu_cfg is not None else 1
+        self.rank = multi_gpu_cfg["global_rank"] if multi_gpu_cfg is not None else 0
         self.storage = storage
         self.actor = actor.to(self.device)
         self.critic = critic.to(self.device)
@@ -99,8 +104,10 @@ class SAC:
         """Number of gradient steps of the critics."""
         self.last_saved_iteration: int | None = None
         """Value of :attr:`iteration` at the last :meth:`save`."""
-        self.rnd = None
         self.symmetry = symmetry
+        self.rnd = rnd
+        self.intrinsic_rewards: torch.Tensor | None = None
+        """Intrinsic rewards of the last vector step, for the logger."""
         self.explorer = Explorer(
             storage.num_envs,
             self.actor.distribution.output_dim,
@@ -177,6 +184,9 @@ class SAC:
                 " contract in docs/design.md), or set algorithm.missing_final_obs to 'drop' to leave such transitions"
                 " out."
             )
+        if self.rnd is not None:
+            self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
+            rewards = rewards if self.rnd.cfg.recompute_rewards else rewards + self.intrinsic_rewards
         self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs)
         self._num_new_steps += 1
         self._last_obs = self._last_actions = None
@@ -202,6 +212,11 @@ class SAC:
         probe: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
+            metrics: dict[str, torch.Tensor] = {}
+            if self.rnd is not None:
+                batch = self.rnd.add_rewards(batch, self.storage)
+                metrics["rnd"] = self.rnd.learn(batch.observations)
+            # After the novelty, which is that of what was met, not of its mirror image.
             batch = self.symmetry.augment(batch) if self.symmetry is not None else batch
             if probe is None and self.cfg.desired_kl is not None:
                 latent = self.actor.get_latent(batch.observations)
@@ -209,7 +224,7 @@ class SAC:
             updates_policy = self._is_policy_step()
             critic_latent = self.critic.get_latent(batch.observations)
 
-            metrics = self._update_critic(batch, critic_latent)
+            metrics |= self._update_critic(batch, critic_latent)
             updates_temperature = self.cfg.auto_temperature and self.num_updates >= self.cfg.actor_start_update
             if updates_policy or updates_temperature:
                 with torch.set_grad_enabled(updates_policy):
@@ -217,7 +232,7 @@ class SAC:
                 if updates_temperature:
                     metrics |= self._update_temperature(log_prob.detach())
                 if updates_policy:
-                    metrics |= self._update_actor(critic_latent, actions, log_prob)
+                    metrics |= self._update_actor(batch, critic_latent, actions, log_prob)
             self._target_parameters.follow(self._critic_parameters, self.cfg.tau)
 
             self.num_updates += 1
@@ -225,7 +240,7 @@ class SAC:
             history[i] = torch.stack([metrics.get(name, zero) for name in METRICS])
             for name in metrics:
                 counts[name] += 1
-        self._check_finite(history)
+        self._check_finite(average(history, self.world_size))
         if self.cfg.desired_kl is not None and probe is not None and counts["actor"] > 0:
             self._adapt_learning_rate(self.cfg.desired_kl, *probe)
         sums = dict(zip(METRICS, history.sum(dim=0).tolist(), strict=True))
@@ -256,24 +271,25 @@ class SAC:
         """Move the entropy of the policy towards its target (Eq. 4)."""
         surplus = -log_prob.mean() - self.target_entropy
         loss = self.log_alpha.detach() * surplus
-        if self.world_size > 1:
-            torch.distributed.all_reduce(surplus)
-            surplus /= self.world_size
-        self.log_alpha.grad = surplus  # the loss is linear in log alpha
+        self.log_alpha.grad = average(surplus, self.world_size)  # the loss is linear in log alpha
         self.temperature_optimizer.step()
         return {"temperature": loss, "alpha": self.alpha}
 
     def _update_actor(
-        self, latent: torch.Tensor, actions: torch.Tensor, log_prob: torch.Tensor
+        self, batch: Batch, latent: torch.Tensor, actions: torch.Tensor, log_prob: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
         alpha = self.alpha
         values = self.critic.head(self.critic.mlp(latent, actions, frozen=True))
         loss = (alpha * log_prob - self._reduce(values)).mean()
+        metrics = {"actor": loss.detach(), "alpha": alpha, "entropy": -log_prob.detach().mean()}
+        if self.symmetry is not None and self.symmetry.has_mirror_loss:
+            mirror_loss = self.symmetry.mirror_loss(self.actor, batch.observations)
+            metrics["symmetry"] = mirror_loss.detach()
+            loss = loss + self.symmetry.mirror_loss_coeff * mirror_loss
         grad_norm = self._actor_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
         self.actor_optimizer.step()
-        entropy = -log_prob.detach().mean()
-        return {"actor": loss.detach(), "actor_grad_norm": grad_norm, "alpha": alpha, "entropy": entropy}
+        return {**metrics, "actor_grad_norm": grad_norm}
 
     def _policy_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return mean and standard deviation of the latent action."""
@@ -283,7 +299,8 @@ class SAC:
 
     def _adapt_learning_rate(self, desired_kl: float, latent: torch.Tensor, old: tuple[torch.Tensor, ...]) -> None:
         """Let an iteration change the policy by the desired KL divergence, with the rule of rsl_rl's PPO."""
-        kl = float(self.actor.distribution.kl_divergence(old, self._policy_parameters(latent)).mean())
+        divergence = self.actor.distribution.kl_divergence(old, self._policy_parameters(latent)).mean()
+        kl = float(average(divergence, self.world_size))  # the same in every process, and so the learning rate
         (group,) = self.actor_optimizer.param_groups
         if kl > 2.0 * desired_kl:
             group["lr"] = max(group["lr"] / 1.5, 1e-6)
@@ -303,8 +320,10 @@ class SAC:
         """
         if self._num_new_steps > 0:
             obs = self.storage.newest_observations(self._num_new_steps).to(self.device)
-            self.actor.update_normalization(obs)
-            self.critic.update_normalization(obs)
+            update_normalization(self.actor, obs, self.world_size)
+            update_normalization(self.critic, obs, self.world_size)
+            if self.rnd is not None:
+                self.rnd.update_normalization(obs)
             self._num_new_steps = 0
 
     def _check_finite(self, history: torch.Tensor) -> None:
@@ -329,13 +348,16 @@ class SAC:
 
     def train_mode(self) -> None:
         """Set train mode for the models."""
-        self.actor.train()
-        self.critic.train()
+        for model in self._models():
+            model.train()
 
     def eval_mode(self) -> None:
         """Set evaluation mode for the models."""
-        self.actor.eval()
-        self.critic.eval()
+        for model in self._models():
+            model.eval()
+
+    def _models(self) -> list[torch.nn.Module]:
+        return [self.actor, self.critic] + ([self.rnd] if self.rnd is not None else [])
 
     def get_policy(self) -> Actor:
         """Return the policy."""
@@ -353,12 +375,15 @@ class SAC:
             "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
             "temperature_optimizer_state_dict": self.temperature_optimizer.state_dict(),
             "explorer": self.explorer.state_dict(),
+            "rank": self.rank,
             "counters": {
                 "iteration": self.iteration,
                 "num_updates": self.num_updates,
                 "num_new_steps": self._num_new_steps,
             },
         }
+        if self.rnd is not None:
+            state["rnd_state_dict"] = self.rnd.save()
         if self.cfg.save_replay:
             state["replay_state_dict"] = self.storage.state_dict()
         return state
@@ -369,8 +394,8 @@ class SAC:
         Args:
             loaded_dict: What :meth:`save` returned. A true ``env_continues`` in it says that the environment goes on
                 where it was; otherwise the replay is told that what comes next follows from nothing in it.
-            load_cfg: Parts to load: ``actor``, ``critic`` (with targets and temperature), ``optimizer``, ``iteration``
-                and ``replay``. None loads everything there is.
+            load_cfg: Parts to load: ``actor``, ``critic`` (with targets and temperature), ``optimizer``, ``iteration``,
+                ``replay`` and ``rnd``. None loads everything there is.
             strict: Whether the parameters must match exactly.
 
         Returns:
@@ -378,11 +403,15 @@ class SAC:
         """
         if "target_critic_state_dict" not in loaded_dict:
             raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
-        parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "replay"), True)
+        parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "replay", "rnd"), True)
         parts = parts if load_cfg is None else load_cfg
         has_replay = bool(parts.get("replay")) and "replay_state_dict" in loaded_dict
+        is_own = loaded_dict.get("rank", 0) == self.rank  # rsl_rl's runner saves the first of many processes only
         if has_replay:
             self.storage.check_state_dict(loaded_dict["replay_state_dict"])
+        rnd = self.rnd if parts.get("rnd") else None
+        if rnd is not None:
+            rnd.check(loaded_dict.get("rnd_state_dict"), has_replay)
         try:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
@@ -394,15 +423,18 @@ class SAC:
             if parts.get("optimizer"):
                 for name in ("actor", "critic", "temperature"):
                     getattr(self, f"{name}_optimizer").load_state_dict(loaded_dict[f"{name}_optimizer_state_dict"])
+            if rnd is not None:
+                rnd.load(loaded_dict["rnd_state_dict"], self.storage.num_envs, strict)
         except (RuntimeError, ValueError, KeyError) as error:
             raise CheckpointError(f"The checkpoint does not fit the networks of this run: {error}") from error
         if parts.get("iteration"):
-            self.explorer.load_state_dict(loaded_dict["explorer"])
+            if is_own:
+                self.explorer.load_state_dict(loaded_dict["explorer"])
             self.iteration = loaded_dict["counters"]["iteration"]
             self.num_updates = loaded_dict["counters"]["num_updates"]
             self.last_saved_iteration = self.iteration
         if has_replay:
-            self.storage.load_state_dict(loaded_dict["replay_state_dict"])
+            self.storage.load_state_dict(loaded_dict["replay_state_dict"], with_generator=is_own)
         if not (has_replay and loaded_dict.get("env_continues", False)):
             self.storage.cut()
         # What the replay holds but the statistics have not seen: a runner that overlaps saves before they have.
@@ -412,16 +444,16 @@ class SAC:
 
     def broadcast_parameters(self) -> None:
         """Overwrite the parameters of every process by those of the first."""
-        modules = (self.actor, self.critic, self.target_critic)
-        for tensor in (*(tensor for module in modules for tensor in module.state_dict().values()), self.log_alpha.data):
-            torch.distributed.broadcast(tensor, src=0)
+        modules = (*self._models(), self.target_critic)
+        broadcast([*(tensor for module in modules for tensor in module.state_dict().values()), self.log_alpha.data])
 
     def reduce_parameters(self) -> None:
         """Average all gradients over the processes. :meth:`update` does so itself, before every optimizer step."""
-        for gradient in (self._actor_parameters.gradient, self._critic_parameters.gradient, self.log_alpha.grad):
+        predictor = self.rnd.flat_parameters.gradient if self.rnd is not None else None
+        networks = (self._actor_parameters.gradient, self._critic_parameters.gradient, predictor)
+        for gradient in (*networks, self.log_alpha.grad):
             if gradient is not None:
-                torch.distributed.all_reduce(gradient)
-                gradient /= self.world_size
+                average(gradient, self.world_size)
 
     @classmethod
     def construct_algorithm(cls, obs: TensorDict, env: VecEnv, cfg: dict, device: str) -> SAC:
@@ -431,26 +463,18 @@ class SAC:
         alg_cfg = SACCfg.from_dict(cfg["algorithm"], "algorithm.")
         if alg_cfg.reuse_cpu_memory and torch.device(device).type == "cpu":
             reuse_large_allocations()
-        cfg["obs_groups"] = resolve_obs_groups(obs, cfg["obs_groups"], ["actor", "critic"])
+        groups = resolve_groups(obs, cfg["obs_groups"], alg_cfg)
         low, high = resolve_action_bounds(env, env.num_actions, alg_cfg.action_bounds, alg_cfg.largest_action)
-        actor = build_actor(cfg.get("actor", {}), obs, cfg["obs_groups"], env.num_actions, low, high)
-        critic = build_critic(cfg.get("critic", {}), obs, cfg["obs_groups"], env.num_actions)
+        actor = build_actor(cfg.get("actor", {}), obs, groups, env.num_actions, low, high)
+        critic = build_critic(cfg.get("critic", {}), obs, groups, env.num_actions)
         print(f"Actor Model: {actor}\nCritic Model: {critic}")
-        seed = (cfg.get("seed") or 0) + (cfg.get("multi_gpu") or {}).get("global_rank", 0)
-        storage = ReplayStorage(
-            env.num_envs,
-            alg_cfg.replay_size,
-            obs.select(*{*cfg["obs_groups"]["actor"], *cfg["obs_groups"]["critic"]}),
-            env.num_actions,
-            alg_cfg.n_step,
-            alg_cfg.gamma,
-            alg_cfg.replay_device or device,
-            getattr(torch, alg_cfg.replay_dtype),
-            seed=seed,
-            action_dtype=getattr(torch, alg_cfg.replay_action_dtype),
-        )
-        symmetry = Symmetry(env, alg_cfg.symmetry_cfg.data_augmentation_func) if alg_cfg.symmetry_cfg else None
-        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed)
+        multi_gpu = cfg.get("multi_gpu") or {}
+        seed = rank_seed(cfg.get("seed") or 0, multi_gpu.get("global_rank", 0))
+        storage = build_storage(alg_cfg, obs, groups, env, device, seed)
+        symmetry = build_symmetry(alg_cfg.symmetry_cfg, env, low, high, device) if alg_cfg.symmetry_cfg else None
+        world_size = multi_gpu.get("world_size", 1)
+        rnd = build_rnd(alg_cfg.rnd_cfg, obs, groups, env, device, world_size) if alg_cfg.rnd_cfg else None
+        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed, rnd)
 
 
 def _same(obs: TensorDict, expected: TensorDict) -> bool:

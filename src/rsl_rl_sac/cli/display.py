@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rsl_rl_sac.locomotion.training import Progress
+from rsl_rl_sac.runners.training import Progress
 
 
 class TrainingDisplay:
@@ -46,7 +46,7 @@ class TrainingDisplay:
     def __call__(self, progress: Progress) -> None:
         """Show where the training stands."""
         if progress.scored_now and progress.score is not None:
-            self._history.append(progress.score.tracking)
+            self._history.append(progress.score.headline[1])
         if self._live is not None:
             self._live.update(self._draw(progress))
         elif progress.scored_now:
@@ -60,48 +60,52 @@ class TrainingDisplay:
         for left, right in zip(facts[::2], facts[1::2], strict=True):
             table.add_row(Text(left[0], style="dim"), left[1], Text(right[0], style="dim"), right[1])
         bar = ProgressBar(total=1.0, completed=progress.budget or 0.0, width=60)
-        curve = Text("tracking  ", style="dim") + Text(sparkline(self._history[-50:]), style="green")
+        name = progress.score.headline[0] if progress.score is not None else ""
+        curve = Text(f"{name}  ", style="dim") + Text(sparkline(self._history[-50:]), style="green")
         return Group(Text(self.title, style="bold"), table, curve, bar)
 
 
 def _facts(progress: Progress) -> list[tuple[str, str]]:
     """Return names and values, in an even number."""
-    score, losses = progress.score, progress.losses
+    losses = progress.losses
     busy = progress.collect_seconds + progress.learn_seconds
 
     def number(value: float | None, digits: int = 2) -> str:
         return "-" if value is None else f"{value:.{digits}f}"
 
-    return [
+    scores = progress.score.facts() if progress.score is not None else []
+    scores += [(name.replace("_", " "), number(value, 3)) for name, value in progress.training_columns.items()]
+    facts = [
         ("iteration", f"{progress.iteration}"),
-        ("environment steps", f"{progress.env_steps / 1e6:.2f} M"),
+        ("environment steps", count(progress.env_steps)),
         ("steps/s", f"{progress.steps_per_second:,.0f}"),
         ("gradient steps", f"{progress.updates:,}"),
         ("time", clock(progress.seconds)),
         ("time left", time_left(progress)),
         ("physics", f"{100.0 * progress.collect_seconds / busy:.0f} %" if busy > 0.0 else "-"),
         ("learning", f"{100.0 * progress.learn_seconds / busy:.0f} %" if busy > 0.0 else "-"),
-        ("tracking (0 to 1)", number(score.tracking if score else None, 3)),
-        ("return", number(score.episode_return if score else None)),
-        ("survival", number(score.survival if score else None)),
-        ("episode length", number(score.episode_length if score else None, 0)),
         ("temperature", number(losses.get("alpha"), 4)),
         ("entropy", number(losses.get("entropy"))),
         ("Q", number(losses.get("q_value"))),
-        ("tracking in training", number(progress.training_tracking, 3)),
+        *scores,
     ]
+    return facts if len(facts) % 2 == 0 else [*facts, ("", "")]
 
 
 def summary_line(progress: Progress) -> str:
     """Return one line on the last evaluation."""
     score = progress.score
     assert score is not None
+    training = "".join(f"  {name.replace('_', ' ')} {value:.3f}" for name, value in progress.training_columns.items())
     return (
-        f"{clock(progress.seconds)}  {progress.env_steps / 1e6:6.2f} M steps  {progress.updates:6d} updates"
-        f"  tracking {score.tracking:.3f} (linear {score.tracking_lin:.2f}, turning {score.tracking_ang:.2f})"
-        f"  training {progress.training_tracking:.3f}  return {score.episode_return:6.2f}"
-        f"  survival {score.survival:.2f}  left {time_left(progress)}"
+        f"{clock(progress.seconds)}  {count(progress.env_steps):>8} steps  {progress.updates:6d} updates"
+        f"  {score.line()}{training}  left {time_left(progress)}"
     )
+
+
+def count(number: int) -> str:
+    """Return a number of steps in millions, or in thousands if it is small."""
+    return f"{number / 1e6:.2f} M" if number >= 100_000 else f"{number / 1e3:.1f} k"
 
 
 def clock(seconds: float) -> str:
@@ -117,5 +121,8 @@ def time_left(progress: Progress) -> str:
 
 
 def sparkline(values: list[float]) -> str:
-    """Draw values between 0 and 1 as a line of blocks."""
-    return "".join("▁▂▃▄▅▆▇█"[min(7, max(0, int(8 * value)))] for value in values)
+    """Draw values as a line of blocks: between 0 and 1 as they are, others from the smallest to the largest."""
+    if any(not 0.0 <= value <= 1.0 for value in values):
+        low, high = min(values), max(values)
+        values = [(value - low) / max(high - low, 1e-9) for value in values]
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * value))] for value in values)

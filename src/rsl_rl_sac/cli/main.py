@@ -15,12 +15,16 @@ VERBS = {
     "list": "show the tasks of the suite",
     "train": "train a policy on a task",
     "compare": "train SAC and rsl_rl's PPO side by side",
+    "evaluate": "score policies, by direction and terrain, or side by side",
+    "export": "write a policy as ONNX and TorchScript for deployment",
+    "info": "tell what a run or an exported file is",
+    "play": "film a policy, or show it live in the browser",
 }
 """Verbs and what they do. Verb ``x`` is the function ``run`` of the module ``rsl_rl_sac.cli.x``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a verb; an error of this package is one message and exit code 1.
+    """Run a verb; an error of this package is one message and exit code 2.
 
     Args:
         arguments: Command line, without the program's name; None takes that of the process.
@@ -39,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         importlib.import_module(f"rsl_rl_sac.cli.{verb}").run(arguments[1:])
     except RslRlSacError as error:
         print(f"rsl-rl-sac: {error}", file=sys.stderr)
-        raise SystemExit(1) from None
+        raise SystemExit(2) from None
 
 
 def _help() -> str:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""``rsl-rl-sac train TASK``: train a policy on a task of the suite."""
+"""``rsl-rl-sac train TASK``: train a policy on a task."""
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import sys
 from collections.abc import Sequence
@@ -15,47 +16,67 @@ import tyro
 from rich.console import Console
 
 from rsl_rl_sac.cli.display import TrainingDisplay, clock
+from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.config import RunnerCfg
-from rsl_rl_sac.locomotion.evaluation import Score
-from rsl_rl_sac.locomotion.registry import task_cfg, task_names
-from rsl_rl_sac.locomotion.training import Training
+from rsl_rl_sac.envs.evaluation import EpisodeScore
+from rsl_rl_sac.envs.worlds import WORLDS, find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import preset
+from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
-from rsl_rl_sac.utils.config_file import dump_config, load_config
-from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.config_file import dump_config, load_config, to_plain
+from rsl_rl_sac.utils.distributed import from_first, join_processes, launched_rank, launched_world_size
+from rsl_rl_sac.utils.errors import ConfigError, LostProcessError, RslRlSacError
 
 _AGENTS = {"sac": "", "ppo": "ppo_"}
 
+_RESUME_FLAGS = (
+    "--resume",
+    "--max-iterations",
+    "--minutes",
+    "--fresh-replay",
+    "--cores",
+    "--nproc",
+    "--evaluation-minutes",
+    "--evaluation-envs",
+    "--video",
+)
+"""Flags that mean something beside --resume; a run keeps all else."""
+
+_FILM_SECONDS = 6.0
+
 
 @dataclass
-class TrainOptions:
-    """Train a policy on a task of the suite, on all cores of this machine.
+class CommonOptions:
+    """Train a policy on a task of the suite or of another world, on all cores of this machine.
 
-    The folder of the run holds the configuration, the learning curve, checkpoints and TensorBoard's files. Ctrl-C saves
-    and stops; the same command with --resume goes on from there.
+    The folder of the run holds the configuration, the learning curve, checkpoints, a film and TensorBoard's files.
+    Ctrl-C saves and stops. These are the common flags; --help-all shows all, and every setting with its value.
+
+    For example:
+      rsl-rl-sac train Velocity-Flat-Unitree-Go2 --minutes 20
+      rsl-rl-sac train Velocity-Flat-Unitree-Go2 --agent ppo --num-envs 1024 --seed 1
+      rsl-rl-sac train Velocity-Flat-Unitree-Go2 --resume RUN       go on, exactly where it stopped
+      rsl-rl-sac train --config RUN/config.yaml --algorithm.gamma 0.98
     """
 
     task: tyro.conf.Positional[str]
-    """Task, for example Velocity-Flat-Unitree-Go1 (see rsl-rl-sac list)."""
+    """Task, for example Velocity-Flat-Unitree-Go1 (see rsl-rl-sac list), or gym:Ant-v5."""
 
     agent: str = "sac"
     """Algorithm: sac, or rsl_rl's ppo."""
 
     preset: str = "cpu"
-    """Settings to start from: cpu (chosen by experiment for machines without a GPU) or paper."""
+    """Settings to start from: cpu (chosen by experiment for machines without a GPU), paper, or gym."""
+
+    config: Path | None = None
+    """Configuration file of a run to repeat, in place of a preset; it names the task too."""
 
     minutes: float | None = None
     """Training time, without evaluations; by default the number of iterations decides."""
 
-    logs: Path = Path("logs")
-    """Folder of all runs."""
-
     name: str = ""
     """Suffix of the folder of this run."""
-
-    folder: Path | None = None
-    """Folder of this run, in place of a new one; a run that is there already goes on."""
 
     resume: Path | None = None
     """Folder of a run to go on with, with its own configuration."""
@@ -63,11 +84,31 @@ class TrainOptions:
     cores: int | None = None
     """Cores to use; by default all that the process may use."""
 
+    nproc: int = 1
+    """Processes on this machine that train together, on a share of the cores each; the settings count for each."""
+
+
+@dataclass
+class TrainOptions(CommonOptions):
+    """All options but the settings."""
+
+    logs: Path = Path("logs")
+    """Folder of all runs."""
+
+    folder: Path | None = None
+    """Folder of this run, in place of a new one; a run that is there already goes on."""
+
+    fresh_replay: bool = False
+    """Go on with an empty replay and new episodes, for example with another number of processes."""
+
     evaluation_minutes: float = 1.0
     """Training time between evaluations."""
 
     evaluation_envs: int = 64
     """Episodes per evaluation."""
+
+    video: bool = True
+    """Film the policy at the end, on tasks of the suite."""
 
 
 @dataclass
@@ -89,19 +130,37 @@ class TrainPPOOptions(TrainOptions):
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse(arguments)
-    task_cfg(options.task)  # a typo is found before anything is written
+    find_world(options.task)  # a typo is found before anything is written
+    if options.nproc < 1:
+        raise ConfigError(f"--nproc must be at least 1, got {options.nproc}.")
     folder = options.resume or options.folder or _new_folder(options)
-    if options.resume is not None and not find_checkpoints(folder):
-        raise ConfigError(f"There is nothing to resume in '{folder}': it holds no checkpoint model_<iteration>.pt.")
     if options.resume is not None:
-        task, options.cfg = load_config(folder / "config.yaml")
-        if task != options.task:
-            raise ConfigError(f"The run in '{folder}' is of the task '{task}', not '{options.task}'.")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text_atomically(dump_config(options.task, options.cfg), folder / "config.yaml")
+        _check_resume(arguments, folder)
+    if find_checkpoints(folder):
+        _go_on(options, folder, arguments)
+    if options.nproc > 1 and launched_world_size() == 1:
+        code = launch(["train", *arguments], options.nproc)
+        if code != 0:
+            raise SystemExit(code)
+        return
+    try:
+        train(options, folder)
+    except LostProcessError as error:
+        print(f"rsl-rl-sac: {error}", file=sys.stderr)
+        raise SystemExit(LOST_PROCESS_EXIT_CODE) from None
+
+
+def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
+    """Train in this process, with others if they were started."""
+    join_processes("cpu")  # to agree on the folder
+    folder = from_first(folder)  # the name has a time in it
+    is_first = launched_rank() == 0
+    if is_first:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(dump_config(options.task, options.cfg), folder / "config.yaml")
     agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own
     title = f"{agent} on {options.task}, seed {options.cfg.seed}, {folder}"
-    with TrainingDisplay(title) as display:
+    with TrainingDisplay(title) if is_first else contextlib.nullcontext() as display:
         training = Training(
             options.task,
             options.cfg,
@@ -111,35 +170,124 @@ def run(arguments: Sequence[str]) -> None:
             options.evaluation_envs,
             options.cores,
             display,
+            options.fresh_replay,
         )
         score = training.run()
         training.close()
-    report(training, score)
+    if is_first:
+        report(training, score)
+        if options.video and not training.stop_requested and ":" not in options.task:
+            film(training)
 
 
-def report(training: Training, score: Score) -> None:
+def report(training: Training, score: EpisodeScore) -> None:
     """Print the outcome."""
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
-    progress = training.progress
+    progress, line = training.progress, score.line()
     console.print(
-        f"Tracking {score.tracking:.3f}, return {score.episode_return:.2f}, survival {score.survival:.2f} after"
-        f" {clock(progress.seconds)} of training and {progress.env_steps / 1e6:.2f} M environment steps."
+        f"{line[0].upper()}{line[1:]} after {clock(progress.seconds)} of training and"
+        f" {progress.env_steps / 1e6:.2f} M environment steps."
     )
     console.print(f"The run is in {training.folder}")
     if training.stop_requested:
-        console.print(f"Go on with: rsl-rl-sac train {training.task} --resume {training.folder}")
+        processes = f" --nproc {launched_world_size()}" if launched_world_size() > 1 else ""
+        console.print(f"Go on with: rsl-rl-sac train {training.task} --resume {training.folder}{processes}")
+
+
+def film(training: Training) -> None:
+    """Film the policy; a machine that cannot draw has trained all the same, and says why there is no film."""
+    # Here: other worlds train without the suite's simulator.
+    from rsl_rl_sac.locomotion.play_env import TourCommand, default_ground, make_play_env, tour
+    from rsl_rl_sac.locomotion.video import record_video
+
+    path = training.folder / "video.mp4"
+    try:
+        env = make_play_env(training.task, 1, default_ground(training.task))
+        cfg = env.task.commands
+        env.commands = TourCommand(cfg, 1, env.step_dt, env.rng, tour(cfg), _FILM_SECONDS)
+        record_video(training.runner.get_inference_policy(), env, path, _FILM_SECONDS)
+    except RslRlSacError as error:
+        print(f"There is no film: {error}", file=sys.stderr)
+    else:
+        print(f"A film is in {path}")
 
 
 def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
-    """Parse the command line; the preset and the task decide on the defaults."""
+    """Parse the command line; the preset or a file, and the task, decide on the defaults."""
+    if {"-h", "--help"} & set(arguments):
+        tyro.cli(CommonOptions, prog="rsl-rl-sac train", args=["--help"])  # ends here
+    arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
+    config = _peek(arguments, "--config", "")
+    if config:
+        return _parse_with_file(arguments, Path(config))
     agent = _peek(arguments, "--agent", "sac")
     if agent not in _AGENTS:
         raise ConfigError(f"There is no agent '{agent}'. Known agents: {', '.join(_AGENTS)}.")
-    robot = next((argument for argument in arguments if argument in task_names()), "")
-    cfg = preset(_AGENTS[agent] + _peek(arguments, "--preset", "cpu"), robot)
+    task = next((argument for argument in arguments if _is_task(argument)), "")
+    defaults = find_world(task)[0] if task else TrainOptions
+    preset_name = _peek(arguments, "--preset", defaults.preset)
+    cfg = preset(_AGENTS[agent] + preset_name, task)
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
-    default = kind(task=tyro.MISSING, cfg=cfg)  # type: ignore[arg-type]
+    default = kind(task=tyro.MISSING, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
     return tyro.cli(kind, prog="rsl-rl-sac train", args=list(arguments), default=default)
+
+
+def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions | TrainPPOOptions:
+    """Parse a command line whose defaults are those of a configuration file."""
+    _refuse(arguments, ("--agent", "--preset"), "--config decides on them")
+    task, cfg = load_config(config)
+    if isinstance(cfg, RunnerCfg):
+        default = TrainSACOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
+    else:
+        default = TrainPPOOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
+    return tyro.cli(type(default), prog="rsl-rl-sac train", args=list(arguments), default=default)
+
+
+def _check_resume(arguments: Sequence[str], folder: Path) -> None:
+    """Refuse to resume from nothing, and flags that would be ignored."""
+    if not find_checkpoints(folder):
+        raise ConfigError(f"There is nothing to resume in '{folder}': it holds no checkpoint model_<iteration>.pt.")
+    ignored = [flag for flag in _flags(arguments) if flag not in _RESUME_FLAGS]
+    reason = f"a resumed run keeps its own settings. A new run with others: --config {folder / 'config.yaml'}"
+    _refuse(arguments, ignored, reason)
+
+
+def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:
+    """Check that a run which is there already is the one that is asked for; --resume takes its settings over."""
+    task, cfg = load_config(folder / "config.yaml")
+    if task != options.task:
+        raise ConfigError(f"The run in '{folder}' is of the task '{task}', not '{options.task}'.")
+    if options.resume is not None:
+        if "--max-iterations" in _flags(arguments):
+            cfg.max_iterations = options.cfg.max_iterations
+        options.cfg = cfg
+    elif type(cfg) is not type(options.cfg) or _networks(cfg) != _networks(options.cfg):
+        raise ConfigError(
+            f"The run in '{folder}' has another algorithm or other networks: go on with --resume {folder}, or choose"
+            " another folder."
+        )
+
+
+def _networks(cfg: RunnerCfg | PPORunnerCfg) -> list[dict]:
+    return [to_plain(cfg.to_dict()[name]) for name in ("actor", "critic")]
+
+
+def _refuse(arguments: Sequence[str], flags: Sequence[str], reason: str) -> None:
+    """Raise one error that names all of some flags that were given."""
+    given = [flag for flag in _flags(arguments) if flag in flags]
+    if given:
+        raise ConfigError(f"{', '.join(given)} would be ignored: {reason}.")
+
+
+def _flags(arguments: Sequence[str]) -> list[str]:
+    """Return the flags of a command line, without values, as they are listed in the help."""
+    given = (argument.split("=", 1)[0].replace("_", "-") for argument in arguments if argument.startswith("--"))
+    return [f"--{flag[5:]}" if flag.startswith("--no-") else flag for flag in given]
+
+
+def _is_task(argument: str) -> bool:
+    """Return whether an argument is the name of a task, of those that decide on defaults."""
+    return argument.startswith("Velocity-") or argument.partition(":")[0] in WORLDS
 
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
@@ -154,4 +302,4 @@ def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
 
 def _new_folder(options: TrainOptions) -> Path:
     now = datetime.datetime.now().strftime("%Y-%m-%d_%H-%M-%S")
-    return options.logs / options.task / (f"{now}_{options.name}" if options.name else now)
+    return options.logs / options.task.replace(":", "-") / (f"{now}_{options.name}" if options.name else now)

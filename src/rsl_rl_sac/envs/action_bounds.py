@@ -54,6 +54,30 @@ def action_bounds(
     return low, high
 
 
+def action_term_bounds(
+    scale: torch.Tensor | float,
+    offset: torch.Tensor | float,
+    soft_limits: torch.Tensor,
+    joint_names: Sequence[str],
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the bounds of an action term of a manager-based environment, with targets ``scale * action + offset``.
+
+    mjlab and Isaac Lab keep these numbers once for every environment. Where limits differ among the environments, the
+    narrowest count, since all have one policy; scale and offset are those of the first.
+
+    Args:
+        scale: Scale of the term, a number or of shape ``(num_envs, num_joints)``.
+        offset: Offset of the term, likewise; with the usual settings it is the default pose.
+        soft_limits: Lower and upper soft limits of the term's joints. Shape: ``(num_envs, num_joints, 2)``.
+        joint_names: Names of the joints, in the order of the term.
+    """
+    lower, upper = soft_limits[..., 0].amax(dim=0), soft_limits[..., 1].amin(dim=0)
+    offset, scale = (
+        value[0] if isinstance(value, torch.Tensor) else torch.full_like(lower, value) for value in (offset, scale)
+    )
+    return action_bounds(offset, lower, upper, scale, joint_names)
+
+
 def resolve_action_bounds(
     env: object, num_actions: int, override: list | None = None, largest: float | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:

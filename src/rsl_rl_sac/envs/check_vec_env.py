@@ -88,9 +88,16 @@ class _Findings:
         self.lines[line] = None
         self.fatal |= fatal
 
+    def add_if_not_finite(self, what: str, values: torch.Tensor) -> None:
+        """Name the first environment whose numbers are not finite; once for each kind of number is enough."""
+        bad = ~torch.isfinite(values).reshape(len(values), -1).all(dim=1)
+        if bool(bad.any()) and not any(line.startswith(what) for line in self.lines):
+            self.add(f"{what} NaN or infinite values, the first of them in environment {int(bad.nonzero()[0])}.")
+
     def raise_if_any(self, name: str) -> None:
         if self.lines:
-            raise EnvContractError("\n  - ".join([f"{name} does not fulfil the environment contract:", *self.lines]))
+            headline = f"{name} does not fulfil the environment contract (docs/your-environment.md):"
+            raise EnvContractError("\n  - ".join([headline, *self.lines]))
 
 
 def _check_observations(findings: _Findings, source: str, obs: object, env: VecEnv) -> None:
@@ -102,16 +109,16 @@ def _check_observations(findings: _Findings, source: str, obs: object, env: VecE
         if value.shape[:1] != (env.num_envs,):
             shape = tuple(value.shape)
             findings.add(f"{source}: group '{group}' has shape {shape}, expected {env.num_envs} rows.", fatal=True)
-        elif value.dtype.is_floating_point and not bool(torch.isfinite(value).all()):
-            findings.add(f"{source}: group '{group}' holds NaN or infinite values.")
+        else:
+            findings.add_if_not_finite(f"{source}: group '{group}' holds", value)
 
 
 def _check_vector(findings: _Findings, name: str, value: torch.Tensor, num_envs: int) -> None:
     if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
         shape = tuple(value.shape) if isinstance(value, torch.Tensor) else type(value).__name__
         findings.add(f"step(): {name} must be a tensor of shape ({num_envs},), got {shape}.", fatal=True)
-    elif value.dtype.is_floating_point and not bool(torch.isfinite(value).all()):
-        findings.add(f"step(): {name} hold NaN or infinite values.")
+    else:
+        findings.add_if_not_finite(f"step(): {name} hold", value)
 
 
 def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, extras: dict, env: VecEnv) -> bool:
@@ -124,12 +131,15 @@ def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, ext
         return False
     time_outs = time_outs > 0
     if bool((time_outs & ~(dones > 0)).any()):
-        findings.add("extras['time_outs'] is set where dones is not: an episode that ends by time is done.")
+        findings.add("extras['time_outs'] is set where dones is not: an episode that ends by time is done too.")
+        return True  # what else is wrong may follow from it
     if not bool(time_outs.any()):
         return False
     final_obs = extras.get("final_obs")
     if final_obs is None:
-        findings.add("extras['final_obs'] is missing at a time-out: pass the observations before the reset.")
+        findings.add(
+            "extras['final_obs'] is missing at a time-out: pass the observations of the moment before the reset."
+        )
         return True
     for group, value in obs.items():
         if group not in final_obs or final_obs[group].shape != value.shape:
@@ -138,7 +148,9 @@ def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, ext
             findings.add(f"extras['final_obs']: group '{group}' holds NaN or infinite values.")
     groups = [group for group in obs.keys() if group in final_obs]  # noqa: SIM118
     if groups and all(torch.equal(final_obs[group][time_outs], obs[group][time_outs]) for group in groups):
-        findings.add("extras['final_obs'] equals the observations after the reset: it must hold those before.")
+        findings.add(
+            "extras['final_obs'] equals the observations after the reset: take it before you reset, and as a copy."
+        )
     return True
 
 

@@ -2,6 +2,7 @@
 
 """Extensions of the algorithm."""
 
-from .symmetry import Symmetry
+from .rnd import ReplayRND, build_rnd
+from .symmetry import Symmetry, build_symmetry
 
-__all__ = ["Symmetry"]
+__all__ = ["ReplayRND", "Symmetry", "build_rnd", "build_symmetry"]

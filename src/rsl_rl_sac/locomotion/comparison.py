@@ -14,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rsl_rl_sac.locomotion.training import CURVE_COLUMNS, read_curve
+from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
+from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.utils.checkpoint import write_text_atomically
 from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 
@@ -137,7 +138,7 @@ class Comparison:
         run.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "rsl_rl_sac", "train", self.task, "--agent", run.agent]
         command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
-        command += ["--folder", str(run.folder), "--cores", str(len(cores)), *self.options]
+        command += ["--folder", str(run.folder), "--cores", str(len(cores)), "--no-video", *self.options]
 
         def pin() -> None:
             if hasattr(os, "sched_setaffinity"):

@@ -5,30 +5,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 import torch
-from tensordict import TensorDict
 
+from rsl_rl_sac.envs.evaluation import EVALUATION_SEED, EpisodeScore, Policy
 from rsl_rl_sac.locomotion.commands import CommandCfg, VelocityCommand
 from rsl_rl_sac.locomotion.registry import make_env, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.utils.errors import ConfigError
 
-EVALUATION_SEED = 1_000_000
-"""Seed of the evaluation's environments, apart from those of training."""
-
-Policy = Callable[[TensorDict], torch.Tensor]
-
 
 @dataclass
-class Score:
+class Score(EpisodeScore):
     """How well a policy does; numbers are means over episodes, falls included."""
 
-    episode_return: float
-    """Sum of rewards."""
     tracking: float
     """Mean of the two tracking terms, each from 0 to 1, over the full length of the episode; 0 after a fall."""
     tracking_lin: float
@@ -37,10 +30,29 @@ class Score:
     """Tracking of the turning speed."""
     survival: float
     """Share of the episodes that lasted their full length."""
-    episode_length: float
-    """Steps until the fall, or the full length."""
-    num_episodes: int
-    """Episodes."""
+
+    headline_column: ClassVar[str] = "tracking"
+    """Field by which policies are ranked."""
+
+    @property
+    def headline(self) -> tuple[str, float]:
+        """The one number that stands for all, with its name."""
+        return "tracking", self.tracking
+
+    def facts(self) -> list[tuple[str, str]]:
+        """Return names and values for a table."""
+        return [
+            ("tracking (0 to 1)", f"{self.tracking:.3f}"),
+            ("survival", f"{self.survival:.2f}"),
+            *super().facts(),
+        ]
+
+    def line(self) -> str:
+        """Return a line for people."""
+        return (
+            f"tracking {self.tracking:.3f} (linear {self.tracking_lin:.2f}, turning {self.tracking_ang:.2f}),"
+            f" return {self.episode_return:.2f}, survival {self.survival:.2f}"
+        )
 
 
 class ScheduledCommand(VelocityCommand):
@@ -106,8 +118,44 @@ def tracking_terms(env: VelocityEnv) -> np.ndarray:
     return env.rewards.last[:, terms] / env.rewards.weights[terms]
 
 
+@dataclass
+class Episodes:
+    """Outcome of each episode, in the order of the environments."""
+
+    returns: np.ndarray
+    """Sum of rewards."""
+    tracking: np.ndarray
+    """Tracking of the horizontal velocity and of the turning speed ``(N, 2)``, 0 to 1, over the full length."""
+    lengths: np.ndarray
+    """Steps until the fall, or the full length."""
+    survived: np.ndarray
+    """Whether the episode lasted its full length."""
+    velocity: np.ndarray
+    """Mean velocity forwards, to the left and about the vertical axis ``(N, 3)``, as long as it lasted."""
+    levels: np.ndarray
+    """Level of the tile on which the robot started; 0 on flat ground."""
+
+    def score(self, rows: np.ndarray | slice = slice(None)) -> Score:
+        """Return the means over some episodes."""
+        linear, angular = self.tracking[rows].mean(axis=0)
+        return Score(
+            episode_return=float(self.returns[rows].mean()),
+            tracking=float((linear + angular) / 2),
+            tracking_lin=float(linear),
+            tracking_ang=float(angular),
+            survival=float(self.survived[rows].mean()),
+            episode_length=float(self.lengths[rows].mean()),
+            num_episodes=len(self.returns[rows]),
+        )
+
+
 def evaluate(policy: Policy, env: VelocityEnv) -> Score:
-    """Score a policy on the first episode of each environment.
+    """Score a policy on the first episode of each environment: the mean over :func:`run_episodes`."""
+    return run_episodes(policy, env).score()
+
+
+def run_episodes(policy: Policy, env: VelocityEnv) -> Episodes:
+    """Run the first episode of each environment.
 
     Args:
         policy: Deterministic policy.
@@ -118,12 +166,15 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
         raise ConfigError("Evaluate on environments of make_evaluation_env().")
     env.seed(EVALUATION_SEED)
     env.commands.restart()
+    levels = np.zeros(env.num_envs, dtype=np.int64)
     if env.levels is not None:
-        env.levels.levels = env.rng.integers(0, env.levels.num_levels, size=env.num_envs)
+        levels = env.rng.integers(0, env.levels.num_levels, size=env.num_envs)
+        env.levels.levels = levels.copy()  # it moves on when an episode ends
     obs, _ = env.reset()
     running = np.ones(env.num_envs, dtype=bool)
     survived = np.ones(env.num_envs, dtype=bool)
     returns, lengths, tracking = np.zeros(env.num_envs), np.zeros(env.num_envs), np.zeros((env.num_envs, 2))
+    way = np.zeros((env.num_envs, 3))
     with torch.inference_mode():
         for _ in range(env.max_episode_length):
             obs, rewards, dones, extras = env.step(policy(obs))
@@ -135,15 +186,9 @@ def evaluate(policy: Policy, env: VelocityEnv) -> Score:
             # An episode that ends before its time without a fall is a broken simulation, which proves nothing good.
             survived &= ~(running & (fell | (ended & (lengths < env.max_episode_length))))
             running &= ~ended
+            # Where an episode ended, the state is that of the next one already.
+            way += running[:, None] * np.column_stack([env.state.lin_vel[:, :2], env.state.ang_vel[:, 2]])
             if not running.any():
                 break
-    linear, angular = tracking.mean(axis=0) / env.max_episode_length
-    return Score(
-        episode_return=float(returns.mean()),
-        tracking=float((linear + angular) / 2),
-        tracking_lin=float(linear),
-        tracking_ang=float(angular),
-        survival=float(survived.mean()),
-        episode_length=float(lengths.mean()),
-        num_episodes=env.num_envs,
-    )
+    velocity = way / np.maximum(lengths - 1, 1)[:, None]
+    return Episodes(returns, tracking / env.max_episode_length, lengths, survived, velocity, levels)

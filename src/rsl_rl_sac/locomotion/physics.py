@@ -4,11 +4,10 @@
 
 from __future__ import annotations
 
-import os
-
 import mujoco
 import numpy as np
 
+from rsl_rl_sac.utils.cores import num_usable_cores
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 try:
@@ -28,13 +27,6 @@ HISTORY = 3
 
 LARGEST_STATE = 1e3
 """Any position in m or rad, or speed in m/s or rad/s, beyond this is a diverged simulation."""
-
-
-def num_usable_cores() -> int:
-    """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class Physics:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Pictures of one robot, off-screen."""
+"""Pictures of robots, off-screen."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -15,8 +16,15 @@ if TYPE_CHECKING:
     from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 
 
+AZIMUTH = 130.0
+"""Direction in which cameras look, in degrees about the vertical, from x."""
+
+ELEVATION = -20.0
+"""Degrees by which they look up."""
+
+
 class Camera:
-    """A camera that follows a robot; everything is made when the first picture is asked for."""
+    """A camera that follows robots; everything is made when the first picture is asked for."""
 
     def __init__(self, env: VelocityEnv) -> None:
         """Create the camera.
@@ -25,30 +33,33 @@ class Camera:
             env: Environment.
         """
         self.env = env
-        self.azimuth, self.elevation = 130.0, -20.0
-        self.distance = 3.5 * env.robot.base_height + 1.0
+        self.azimuth, self.elevation = AZIMUTH, ELEVATION
+        self.distance = view_distance(env)
         self._renderer: mujoco.Renderer | None = None
         self._data: mujoco.MjData | None = None
 
-    def render(self, env: int, width: int, height: int) -> np.ndarray:
-        """Return a picture ``(height, width, 3)`` of one environment.
+    def render(self, env: int | Sequence[int], width: int, height: int) -> np.ndarray:
+        """Return a picture ``(height, width, 3)`` of one environment, or of several in one scene.
 
         Raises:
             ConfigError: If there is no such environment.
             RslRlSacError: If there is no way to draw on this machine.
         """
-        if not 0 <= env < self.env.num_envs:
+        envs = list(env) if isinstance(env, Sequence) else [env]
+        if not envs or not all(0 <= index < self.env.num_envs for index in envs):
             raise ConfigError(f"There is no environment {env}: they are 0 to {self.env.num_envs - 1}.")
-        model = self.env.physics.model
         if self._renderer is None or (self._renderer.width, self._renderer.height) != (width, height):
             self._make_renderer(width, height)
         assert self._renderer is not None
-        self._data = self.env.physics.batch.get_data(env, self._data)
-        mujoco.mj_forward(model, self._data)
+        positions = self.env.physics.qpos[envs, :3]
+        centre = positions.mean(axis=0)
         camera = mujoco.MjvCamera()
-        camera.azimuth, camera.elevation, camera.distance = self.azimuth, self.elevation, self.distance
-        camera.lookat[:] = self._data.qpos[:3]
-        self._renderer.update_scene(self._data, camera)
+        camera.azimuth, camera.elevation = self.azimuth, self.elevation
+        camera.distance = self.distance + np.linalg.norm(positions - centre, axis=1).max()
+        camera.lookat[:] = centre
+        self._renderer.update_scene(self._forward(envs[0]), camera)
+        for other in envs[1:]:
+            self._add_robot(other)
         return self._renderer.render()
 
     def close(self) -> None:
@@ -56,6 +67,24 @@ class Camera:
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
+
+    def _forward(self, env: int) -> mujoco.MjData:
+        """Return the state of an environment with all that a picture needs."""
+        self._data = self.env.physics.batch.get_data(env, self._data)
+        mujoco.mj_forward(self.env.physics.model, self._data)
+        return self._data
+
+    def _add_robot(self, env: int) -> None:
+        """Add the robot of another environment to the scene."""
+        assert self._renderer is not None
+        mujoco.mjv_addGeoms(
+            self.env.physics.model,
+            self._forward(env),
+            mujoco.MjvOption(),
+            mujoco.MjvPerturb(),
+            mujoco.mjtCatBit.mjCAT_DYNAMIC.value,
+            self._renderer.scene,
+        )
 
     def _make_renderer(self, width: int, height: int) -> None:
         self.close()
@@ -65,7 +94,20 @@ class Camera:
         try:
             self._renderer = mujoco.Renderer(model, height, width)
         except Exception as error:
+            reason = " ".join(str(error).split())  # in one line
             raise RslRlSacError(
-                f"Cannot draw without a display here ({error}). Install EGL or OSMesa (Debian: libegl1, libosmesa6) and"
-                " set MUJOCO_GL to egl or osmesa before mujoco is imported; importing the suite first does so."
+                f"Cannot draw without a display here ({reason}). Install EGL or OSMesa (Debian: libegl1, libosmesa6)"
+                " and set MUJOCO_GL to egl or osmesa before mujoco is imported; importing the suite first does so."
             ) from error
+
+
+def view_distance(env: VelocityEnv) -> float:
+    """Return the distance at which one robot fills a picture."""
+    return 3.5 * env.robot.base_height + 1.0
+
+
+def view_offset(env: VelocityEnv) -> np.ndarray:
+    """Return where a camera stands, seen from the robot it looks at."""
+    azimuth, elevation = np.deg2rad([AZIMUTH, ELEVATION])
+    forward = [np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth), np.sin(elevation)]
+    return -view_distance(env) * np.array(forward)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -171,8 +172,8 @@ class VelocityEnv(VecEnv):
         """Release the renderer; the threads of the physics end with the object."""
         self.camera.close()
 
-    def render(self, env: int = 0, width: int = 640, height: int = 480) -> np.ndarray:
-        """Return a picture ``(height, width, 3)`` of one environment, from a camera that follows the robot."""
+    def render(self, env: int | Sequence[int] = 0, width: int = 640, height: int = 480) -> np.ndarray:
+        """Return a picture ``(height, width, 3)`` of one or several robots, from a camera that follows them."""
         return self.camera.render(env, width, height)
 
     def state_dict(self) -> dict:

@@ -24,20 +24,29 @@ from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.runners.collector import Collector
 from rsl_rl_sac.utils.checkpoint import (
     check_plain,
+    delete_older_checkpoints,
     find_checkpoints,
     find_replays,
     load_safely,
     replay_path,
     save_atomically,
 )
-from rsl_rl_sac.utils.errors import CheckpointError, NonFiniteError
-from rsl_rl_sac.utils.seeding import get_rng_state, seed_everything, set_rng_state
+from rsl_rl_sac.utils.distributed import configure_processes, from_first, gather, launched_rank, together
+from rsl_rl_sac.utils.errors import CheckpointError, LostProcessError, NonFiniteError
+from rsl_rl_sac.utils.seeding import get_rng_state, rank_seed, seed_everything, set_rng_state
 
 T = TypeVar("T")
 
-_LOGGER_TENSORS = ("cur_reward_sum", "cur_episode_length")
-_LOGGER_QUEUES = ("rewbuffer", "lenbuffer")
+# Those of external and intrinsic rewards are there with RND only.
+_LOGGER_TENSORS = ("cur_reward_sum", "cur_episode_length", "cur_ereward_sum", "cur_ireward_sum")
+_LOGGER_QUEUES = ("rewbuffer", "lenbuffer", "erewbuffer", "irewbuffer")
 _LOGGER_NUMBERS = ("tot_timesteps", "tot_time")
+
+WITHOUT_REPLAY = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
+"""Parts of a checkpoint with which a training goes on, but not exactly."""
+
+_OWN_STATE = ("explorer", "rank", "rnd_state_dict", "runner")
+"""Parts of a checkpoint that differ between processes. At its top are those of the first."""
 
 
 class OffPolicyRunner(OnPolicyRunner):
@@ -47,6 +56,9 @@ class OffPolicyRunner(OnPolicyRunner):
     are written atomically and loaded safely; ``save``, then ``load`` and ``learn`` go on exactly where ``learn`` would
     have gone without them, if ``algorithm.save_replay`` is set and the environment has ``state_dict()`` and
     ``load_state_dict()``. Without the latter, training goes on with restarted environments.
+
+    Many processes, started by ``torchrun``, train one policy, on GPUs or on CPUs (docs/distributed.md). All of them
+    call ``learn``, ``save`` and ``load``.
     """
 
     alg: SAC
@@ -56,8 +68,9 @@ class OffPolicyRunner(OnPolicyRunner):
         """Construct the runner. The configuration is copied, not changed."""
         train_cfg = copy.deepcopy(train_cfg)
         if train_cfg.get("seed") is not None:
-            seed_everything(train_cfg["seed"] + int(os.getenv("RANK", "0")))  # every process explores on its own
+            seed_everything(rank_seed(train_cfg["seed"], launched_rank()))  # every process explores on its own
         super().__init__(env, train_cfg, log_dir, device)
+        self.logger.log_dir = from_first(self.logger.log_dir)  # names with a time in them may differ
         self.next_iteration = 0
         """Iteration that :meth:`learn` starts with."""
         self.last_checkpoint: str | None = None
@@ -66,6 +79,9 @@ class OffPolicyRunner(OnPolicyRunner):
         """Plain values that go into every checkpoint; :meth:`load` returns them."""
         self._env_is_fresh = True
         self._collector = Collector(env, self.alg.actor, self.alg.explorer) if train_cfg.get("overlap") else None
+
+    def _configure_multi_gpu(self) -> None:
+        configure_processes(self)
 
     def learn(self, num_learning_iterations: int, init_at_random_ep_len: bool = False) -> None:
         """Train for a number of iterations.
@@ -98,11 +114,11 @@ class OffPolicyRunner(OnPolicyRunner):
             self.current_learning_iteration = iteration
             self.next_iteration = iteration + 1
             self._log(iteration, start_iteration, total_iterations, *times, losses)
-            if self.logger.writer is not None and iteration % self.cfg["save_interval"] == 0:
+            if self.logger.log_dir is not None and iteration % self.cfg["save_interval"] == 0:
                 self.save_checkpoint()
+        if self.logger.log_dir is not None and self.current_learning_iteration % self.cfg["save_interval"] != 0:
+            self.save_checkpoint()
         if self.logger.writer is not None:
-            if self.current_learning_iteration % self.cfg["save_interval"] != 0:
-                self.save_checkpoint()
             self.logger.stop_logging_writer()
 
     def _collect_then_update(self, obs: TensorDict) -> tuple[TensorDict, dict[str, float], tuple[float, float]]:
@@ -144,7 +160,7 @@ class OffPolicyRunner(OnPolicyRunner):
             self._guard(_check_environment, obs, rewards, dones)
         obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
         self._guard(self.alg.process_env_step, obs, rewards, dones, extras)
-        self.logger.process_env_step(rewards, dones, extras, None)
+        self.logger.process_env_step(rewards, dones, extras, self.alg.intrinsic_rewards)
         return obs
 
     def save(self, path: str, infos: dict | None = None) -> None:
@@ -152,23 +168,30 @@ class OffPolicyRunner(OnPolicyRunner):
 
         The replay, if ``algorithm.save_replay`` asks for it, goes into a file beside the checkpoint, so that playing
         a policy does not have to read it. It is written first and under a name of its own: a crash in between leaves
-        an older checkpoint of the same name and its replay untouched.
+        an older checkpoint of the same name and its replay untouched. Each of many processes writes its own replay, and
+        the first one the checkpoint once all have.
         """
         state = self.alg.save()
         state["iter"] = self.current_learning_iteration
         state["infos"] = infos or self.infos
         state["runner"] = self._state_dict()
         replay = state.pop("replay_state_dict", None)
-        token = secrets.token_hex(4)
+        path, token = from_first((str(path), secrets.token_hex(4)))
+        if self.is_distributed:
+            state["other_ranks"] = gather({name: state[name] for name in _OWN_STATE if name in state})[1:]
         if replay is not None:
             state["replay_token"] = replay["token"] = token
-            save_atomically(replay, replay_path(path, token))
-        save_atomically(state, path)
-        for old in find_replays(path):
-            if old != replay_path(path, token):
-                old.unlink(missing_ok=True)
-        self.last_checkpoint = str(path)
-        if getattr(self.logger, "writer", None) is not None:  # rsl_rl 5.0.1 has none before learn()
+            with together():
+                save_atomically(replay, replay_path(path, token, self.gpu_global_rank))
+        with together():
+            if self.gpu_global_rank == 0:
+                save_atomically(state, path)
+                for old in find_replays(path):
+                    if f".{token}." not in old.name:
+                        old.unlink(missing_ok=True)
+        self.last_checkpoint = path
+        uploads = self.cfg.get("upload_model", True)  # mjlab's configurations have this switch
+        if uploads and getattr(self.logger, "writer", None) is not None:  # rsl_rl 5.0.1 has none before learn()
             self.logger.save_model(path, self.current_learning_iteration)
 
     def load(
@@ -178,8 +201,8 @@ class OffPolicyRunner(OnPolicyRunner):
 
         Args:
             path: Checkpoint.
-            load_cfg: Parts to load (``actor``, ``critic``, ``optimizer``, ``iteration``, ``replay``); None loads
-                everything there is and resumes exactly.
+            load_cfg: Parts to load (``actor``, ``critic``, ``optimizer``, ``iteration``, ``replay``, ``rnd``); None
+                loads everything there is and resumes exactly.
             strict: Whether the parameters must match exactly.
             map_location: Device to load to.
 
@@ -187,40 +210,54 @@ class OffPolicyRunner(OnPolicyRunner):
             CheckpointError: If the checkpoint is damaged, unsafe or of another run. Nothing has been changed then,
                 unless the networks differ in shape.
         """
-        # To the CPU first: the state of the environment and the replay belong elsewhere than the learner.
-        state = load_safely(path, map_location or "cpu")
-        if "iter" not in state:
-            raise CheckpointError(f"'{path}' is not a checkpoint of a runner.")
-        wants_replay = load_cfg is None or bool(load_cfg.get("replay"))
-        if wants_replay and "replay_token" in state:
-            replay = self._load_replay(path, state["replay_token"])
-            if replay is not None:
-                state["replay_state_dict"] = replay
-        resumes = load_cfg is None and "runner" in state
+        with together():
+            # To the CPU first: the state of the environment and the replay belong elsewhere than the learner.
+            state = load_safely(path, map_location or "cpu")
+            if "iter" not in state:
+                raise CheckpointError(f"'{path}' is not a checkpoint of a runner.")
+            has_replay = (load_cfg is None or bool(load_cfg.get("replay"))) and "replay_token" in state
+            others = state.pop("other_ranks", [])
+            same_processes = self.gpu_world_size == 1 + len(others)
+            if has_replay and not same_processes:
+                raise CheckpointError(
+                    f"'{path}' holds the replays of {1 + len(others)} process(es), this run has {self.gpu_world_size}."
+                    f" Start as many, or go on with an empty replay: load_cfg={WITHOUT_REPLAY}, or --fresh-replay on"
+                    " the command line."
+                )
+            replay = self._load_replay(path, state["replay_token"]) if has_replay else None
+        if all(gather(replay is not None)):
+            state["replay_state_dict"] = replay
+        elif has_replay:
+            warnings.warn(f"'{path}' is loaded without its replay, which is gone: not an exact resume.", stacklevel=2)
+        if same_processes and self.gpu_global_rank > 0:  # otherwise all but the first keep noise of their own
+            state |= others[self.gpu_global_rank - 1]
+        if load_cfg is None and not same_processes:
+            warnings.warn(f"'{path}' is of {1 + len(others)} processes: environments start afresh.", stacklevel=2)
+        resumes = load_cfg is None and "runner" in state and same_processes
         state["env_continues"] = resumes and "env" in state["runner"] and hasattr(self.env, "load_state_dict")
-        if self.alg.load(state, load_cfg, strict):
-            self.current_learning_iteration = state["iter"]
-            self.next_iteration = state["iter"] + 1
-        if resumes:
-            self._load_state_dict(state["runner"])
+        with together():
+            if self.alg.load(state, load_cfg, strict):
+                self.current_learning_iteration = state["iter"]
+                self.next_iteration = state["iter"] + 1
+            if resumes:
+                self._load_state_dict(state["runner"])
         self.last_checkpoint = str(path)
         return state["infos"]
 
     def _load_replay(self, path: str, token: str) -> dict | None:
-        """Load the replay of a checkpoint, None if the file is gone, as it is for all but the newest checkpoint."""
-        parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
-        skip = f"To go on without it, delete that file or pass load_cfg={parts}."
+        """Load this process's replay, None if the file is gone, as it is for all but the newest checkpoint."""
+        skip = f"To go on without it, delete that file or pass load_cfg={WITHOUT_REPLAY}."
         if not (isinstance(token, str) and token.isalnum()):  # it becomes part of a file name
             raise CheckpointError(f"'{path}' names its replay in a way this package does not.")
-        if not replay_path(path, token).exists():
-            warnings.warn(f"'{path}' is loaded without its replay, which is gone: not an exact resume.", stacklevel=3)
+        file = replay_path(path, token, self.gpu_global_rank)
+        if not file.exists():
             return None
         try:
-            replay = load_safely(replay_path(path, token), "cpu")
+            replay = load_safely(file, "cpu")
         except CheckpointError as error:
             raise CheckpointError(f"The replay of '{path}' cannot be loaded: {error} {skip}") from error
         if replay.get("token") != token:
-            raise CheckpointError(f"'{replay_path(path, token)}' does not belong to '{path}'. {skip}")
+            raise CheckpointError(f"'{file}' does not belong to '{path}'. {skip}")
         return replay
 
     def save_checkpoint(self) -> None:
@@ -228,22 +265,23 @@ class OffPolicyRunner(OnPolicyRunner):
         folder = pathlib.Path(self.logger.log_dir)  # type: ignore[arg-type]
         path = folder / f"model_{self.current_learning_iteration}.pt"
         self.save(str(path))
+        if self.gpu_global_rank > 0:
+            return
         # Newer ones, of a run that this one was rolled back from, are not ours to delete.
         checkpoints = find_checkpoints(folder)
         older = checkpoints[: checkpoints.index(path)]
         for old in older:
             for replay in find_replays(old):  # it is large, and only the newest checkpoint is resumed from
                 replay.unlink(missing_ok=True)
-        keep = self.cfg.get("keep_checkpoints", 0)
-        for old in older[: len(older) + 1 - keep] if keep > 0 else []:
-            old.unlink(missing_ok=True)
+        delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
 
     def _state_dict(self) -> dict:
         """Return the state of everything but the algorithm: generators, logger, environment."""
+        has = vars(self.logger)
         state = {
             "rng": get_rng_state(),
-            "logger_tensors": {name: getattr(self.logger, name) for name in _LOGGER_TENSORS},
-            "logger_queues": {name: list(getattr(self.logger, name)) for name in _LOGGER_QUEUES},
+            "logger_tensors": {name: getattr(self.logger, name) for name in _LOGGER_TENSORS if name in has},
+            "logger_queues": {name: list(getattr(self.logger, name)) for name in _LOGGER_QUEUES if name in has},
             "logger_numbers": {name: getattr(self.logger, name) for name in _LOGGER_NUMBERS},
         }
         if hasattr(self.env, "state_dict"):
@@ -251,11 +289,13 @@ class OffPolicyRunner(OnPolicyRunner):
         return state
 
     def _load_state_dict(self, state: dict) -> None:
+        has = vars(self.logger)
         for name, value in state["logger_tensors"].items():
-            if value.shape == getattr(self.logger, name).shape:
+            if name in has and value.shape == has[name].shape:
                 setattr(self.logger, name, value.clone().to(self.device))
         for name, values in state["logger_queues"].items():
-            setattr(self.logger, name, deque(values, maxlen=getattr(self.logger, name).maxlen))
+            if name in has:
+                setattr(self.logger, name, deque(values, maxlen=has[name].maxlen))
         for name, value in state["logger_numbers"].items():
             setattr(self.logger, name, value)
         if "env" in state and hasattr(self.env, "load_state_dict"):
@@ -276,16 +316,16 @@ class OffPolicyRunner(OnPolicyRunner):
             loss_dict=losses,
             learning_rate=self.alg.learning_rate,
             action_std=actor.output_std,
-            rnd_weight=None,
+            rnd_weight=self.alg.rnd.weight if self.alg.rnd is not None else None,
         )
 
     def _guard(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function and, if a number went wrong in it, say where the last good checkpoint is."""
+        """Call a function and, if training breaks in it, say where the last good checkpoint is."""
         try:
             return function(*args)
-        except NonFiniteError as error:
+        except (NonFiniteError, LostProcessError) as error:
             where = os.path.abspath(self.last_checkpoint) if self.last_checkpoint else "none was saved"
-            raise NonFiniteError(f"{error} Last good checkpoint: {where}.") from error
+            raise type(error)(f"{error} Last good checkpoint: {where}.") from error
 
 
 def _check_environment(obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor) -> None:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -276,24 +276,57 @@ class ReplayStorage:
 
     def _sum_windows(self, steps: torch.Tensor, envs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return the n-step return, the number of steps taken, and the flags of the last step, of each window."""
-        rows = (steps.unsqueeze(-1) + self._window) % self.num_steps * self.num_envs + envs.unsqueeze(-1)
-        flags = self.flags.flatten()[rows]
-        # S_k of the paper: 1 up to and including the first step that ends the episode.
-        survives = torch.cumsum(flags != 0, dim=-1, dtype=torch.int32)
-        taken = (survives - (flags != 0).int()) == 0
-        # A cut step has no usable successor. The window ends in front of it and bootstraps from its own observation.
-        taken &= (flags & _CUT) == 0
+        rows, flags, taken = self._open_windows(steps, envs)
         returns = (self.rewards.flatten()[rows] * self._powers[:-1] * taken).sum(dim=-1)
         lengths = taken.sum(dim=-1)
         last_flags = flags.gather(-1, lengths.unsqueeze(-1) - 1).squeeze(-1)
         return returns, lengths, last_flags
 
-    def _gather(self, rows: torch.Tensor) -> TensorDict:
-        groups = {
-            group: values.flatten(0, 1).index_select(0, rows).to(self._returned(values))
-            for group, values in self.observations.items()
-        }
-        return TensorDict(groups, batch_size=rows.shape)
+    def _open_windows(self, steps: torch.Tensor, envs: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return the rows, the flags, and whether a window takes them (S_k of the paper), of the steps of each window.
+
+        A window takes its steps up to and including the first that ends the episode.
+        """
+        rows = (steps.unsqueeze(-1) + self._window) % self.num_steps * self.num_envs + envs.unsqueeze(-1)
+        flags = self.flags.flatten()[rows]
+        ended = torch.cumsum(flags != 0, dim=-1, dtype=torch.int32)
+        taken = (ended - (flags != 0).int()) == 0
+        # A cut step has no usable successor. The window ends in front of it and bootstraps from its own observation.
+        return rows, flags, taken & ((flags & _CUT) == 0)
+
+    def reached_observations(self, indices: torch.Tensor, groups: list[str]) -> tuple[TensorDict, torch.Tensor]:
+        """Return what every step of sampled windows led to, for rewards that are computed when sampling.
+
+        Args:
+            indices: :attr:`Batch.indices` of a batch that was drawn since the last :meth:`add`.
+            groups: Observation groups to return.
+
+        Returns:
+            The observations after each step, before the reset if it ended by time, of ``batch * n_step`` rows, and the
+            factors ``gamma^k S_k`` of their rewards, of shape ``(batch, n_step)``. The factor is 0 after a
+            failure too, whose observation is not stored.
+        """
+        first = max(0, self.total_steps - self.num_steps)
+        steps = first + (indices // self.num_envs - first) % self.num_steps
+        envs = indices % self.num_envs
+        rows, flags, taken = self._open_windows(steps, envs)
+        timed_out = taken & ((flags & _TIME_OUT) > 0)
+        failed = ((flags & _DONE) > 0) & ~timed_out
+        next_rows = (rows + self.num_envs) % (self.num_steps * self.num_envs)
+        observations = self._gather(next_rows.flatten(), groups)
+        keys = (steps.unsqueeze(-1) + self._window) * self.num_envs + envs.unsqueeze(-1)
+        positions = self.timeout_table.lookup(keys[timed_out])
+        for group in groups:
+            values = self.timeout_table.rows[group]
+            observations[group][timed_out.flatten()] = values[positions].to(self._returned(values))
+        return observations, self._powers[:-1] * (taken & ~failed)
+
+    def _gather(self, rows: torch.Tensor, groups: Iterable[str] | None = None) -> TensorDict:
+        gathered = {}
+        for group in self.observations if groups is None else groups:
+            values = self.observations[group]
+            gathered[group] = values.flatten(0, 1).index_select(0, rows).to(self._returned(values))
+        return TensorDict(gathered, batch_size=rows.shape)
 
     def _returned(self, values: torch.Tensor) -> torch.dtype:
         """Type in which stored values are returned: the default floating-point type, other types as they are."""
@@ -335,8 +368,13 @@ class ReplayStorage:
                 f" (num_envs, num_actions), this run has {self.num_steps} of {tuple(self.actions.shape[1:])}."
             )
 
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Restore what :meth:`state_dict` returned, for a ring of the same size and the same observations."""
+    def load_state_dict(self, state_dict: dict, with_generator: bool = True) -> None:
+        """Restore what :meth:`state_dict` returned, for a ring of the same size and the same observations.
+
+        Args:
+            state_dict: State.
+            with_generator: Whether to draw as the saved one would have; otherwise the draws stay this one's own.
+        """
         self.check_state_dict(state_dict)
         filled = state_dict["actions"].shape[0]
         for group, values in self.observations.items():
@@ -344,7 +382,8 @@ class ReplayStorage:
         for name in ("actions", "rewards", "flags"):
             getattr(self, name)[:filled] = state_dict[name]
         self.timeout_table.load_state_dict(state_dict["timeout_table"])
-        if state_dict["generator"].shape == self.generator.get_state().shape:  # that of a GPU differs from a CPU's
+        same_kind = state_dict["generator"].shape == self.generator.get_state().shape  # a GPU's differs from a CPU's
+        if with_generator and same_kind:
             self.generator.set_state(state_dict["generator"].cpu())
         self.total_steps = state_dict["total_steps"]
         self.last_cut_step = state_dict["last_cut_step"]

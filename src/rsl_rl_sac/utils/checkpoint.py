@@ -38,6 +38,11 @@ def write_text_atomically(text: str, path: str | os.PathLike) -> None:
     _write_atomically(lambda file: file.write(text.encode()), path)
 
 
+def write_bytes_atomically(content: bytes, path: str | os.PathLike) -> None:
+    """Write a binary file so that a crash at any moment leaves the old file or the new one, whole."""
+    _write_atomically(lambda file: file.write(content), path)
+
+
 def _write_atomically(write: Callable[[BinaryIO], object], path: str | os.PathLike) -> None:
     path = pathlib.Path(path)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
@@ -103,20 +108,35 @@ def find_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:
     return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]
 
 
-def replay_path(path: str | os.PathLike, token: str) -> pathlib.Path:
-    """Return the file beside a checkpoint that holds its replay.
+def replay_path(path: str | os.PathLike, token: str, rank: int = 0) -> pathlib.Path:
+    """Return the file beside a checkpoint that holds the replay of a process.
 
     The token is in the name, so saving a checkpoint again does not overwrite the replay the old one belongs to.
     """
     path = pathlib.Path(path)
-    return path.with_name(f"{path.stem}.{token}.replay.pt")
+    shard = f".rank{rank}" if rank > 0 else ""
+    return path.with_name(f"{path.stem}.{token}{shard}.replay.pt")
 
 
 def find_replays(path: str | os.PathLike) -> list[pathlib.Path]:
-    """Return all files that hold a replay of a checkpoint."""
+    """Return all files that hold a replay of a checkpoint, of any process and any save."""
     path = pathlib.Path(path)
-    name = re.compile(re.escape(path.stem) + r"\.[0-9a-f]{8}\.replay\.pt")
+    name = re.compile(re.escape(path.stem) + r"\.[0-9a-f]{8}(\.rank\d+)?\.replay\.pt")
     return [file for file in path.parent.iterdir() if name.fullmatch(file.name)]
+
+
+def delete_older_checkpoints(newest: str | os.PathLike, keep: int) -> None:
+    """Delete all but the newest checkpoints up to a certain one; later ones, of a run rolled back, are left alone.
+
+    Args:
+        newest: Checkpoint that was just written.
+        keep: How many to keep, this one included; 0 keeps all.
+    """
+    newest = pathlib.Path(newest)
+    checkpoints = find_checkpoints(newest.parent)
+    if keep > 0 and newest in checkpoints:
+        for old in checkpoints[: max(0, checkpoints.index(newest) + 1 - keep)]:
+            old.unlink(missing_ok=True)
 
 
 def _alternative(path: pathlib.Path) -> str:

@@ -5,40 +5,55 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.versions import is_newer_than_ours, package_version
 
 _KINDS: dict[str, type[RunnerCfg] | type[PPORunnerCfg]] = {"sac": RunnerCfg, "ppo": PPORunnerCfg}
 
 
 def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg) -> str:
-    """Return a configuration as YAML."""
+    """Return a configuration as YAML, with the version of this package that wrote it."""
     agent = "sac" if isinstance(cfg, RunnerCfg) else "ppo"
-    return yaml.safe_dump(_plain({"task": task, "agent": agent, **cfg.to_dict()}), sort_keys=False)
+    content = {"version": package_version(), "task": task, "agent": agent, **cfg.to_dict()}
+    return yaml.safe_dump(to_plain(content), sort_keys=False)
 
 
 def load_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg]:
     """Read the task and the configuration.
 
     Raises:
-        ConfigError: If the file is missing or is not such a configuration.
+        ConfigError: If the file is missing, is not such a configuration, or is from a newer version of this package.
     """
     try:
         content = yaml.safe_load(path.read_text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"'{path}' cannot be read as a configuration: {error}") from error
+        reason = " ".join(str(error).split())  # YAML's messages have many lines
+        raise ConfigError(f"'{path}' cannot be read as a configuration: {reason}") from error
     if not isinstance(content, dict) or content.get("agent") not in _KINDS:
         raise ConfigError(f"'{path}' is not the configuration of a run: it needs 'agent', one of {', '.join(_KINDS)}.")
+    written_by = str(content.pop("version", ""))
+    if is_newer_than_ours(written_by):
+        raise ConfigError(
+            f"'{path}' was written by version {written_by} of rsl-rl-sac, this is {package_version()}: upgrade with pip"
+            " install --upgrade rsl-rl-sac."
+        )
     task = str(content.pop("task", ""))
-    return task, _KINDS[content.pop("agent")].from_dict(content)
+    try:
+        return task, _KINDS[content.pop("agent")].from_dict(content)
+    except ConfigError as error:
+        raise ConfigError(f"'{path}': {error}") from error
+    except (TypeError, ValueError, AttributeError) as error:  # a list where a number belongs, and the like
+        raise ConfigError(f"'{path}' is damaged: {error}") from error
 
 
-def _plain(value: object) -> object:
+def to_plain(value: Any) -> Any:  # noqa: ANN401
     """Turn tuples into lists, which YAML has a safe form for."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: to_plain(item) for key, item in value.items()}
+    return [to_plain(item) for item in value] if isinstance(value, list | tuple) else value

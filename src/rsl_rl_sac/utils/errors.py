@@ -21,6 +21,10 @@ class CheckpointError(RslRlSacError, RuntimeError):
     """A checkpoint is missing, damaged, unsafe, or belongs to another run."""
 
 
+class LostProcessError(RslRlSacError, RuntimeError):
+    """Another process of a training with many ended, or does not answer."""
+
+
 class MissingDependencyError(RslRlSacError, ImportError):
     """A package that a part of this one needs is missing or too old."""
 
@@ -31,3 +35,7 @@ class NonFiniteError(RslRlSacError, ArithmeticError):
 
 class TrainingFailedError(RslRlSacError, RuntimeError):
     """A training that ran in a process of its own ended with an error."""
+
+
+class ExportError(RslRlSacError, RuntimeError):
+    """An exported policy does not do what the policy itself does."""

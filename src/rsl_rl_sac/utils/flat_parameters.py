@@ -7,8 +7,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-import torch.distributed
 import torch.nn as nn
+
+from rsl_rl_sac.utils.distributed import average
 
 
 class FlatParameters:
@@ -41,9 +42,7 @@ class FlatParameters:
         """
         gradients = torch.autograd.grad(loss, self.parameters)
         torch.cat([gradient.flatten() for gradient in gradients], out=self.gradient)
-        if world_size > 1:
-            torch.distributed.all_reduce(self.gradient)
-            self.gradient /= world_size
+        average(self.gradient, world_size)
         norm = torch.linalg.vector_norm(self.gradient)
         # As torch's clip_grad_norm_, without asking whether clipping is needed, which a GPU would have to wait for.
         self.gradient *= (max_norm / (norm + 1e-6)).clamp(max=1.0)

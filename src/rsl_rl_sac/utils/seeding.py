@@ -17,6 +17,14 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
+def rank_seed(seed: int, rank: int) -> int:
+    """Return the seed of one of many processes; the first has that of the run.
+
+    The step is large, so that processes of runs with successive seeds do not share one.
+    """
+    return seed + 1_000_003 * rank
+
+
 def get_rng_state() -> dict:
     """Return the state of those generators as tensors, numbers and lists, which load without running code."""
     version, internal, gauss_next = random.getstate()

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Training on the suite: a clock, the evaluation rule at intervals, a learning curve, resume."""
+"""Training on a task of any world: a clock, evaluations at intervals, a learning curve, resume."""
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import signal
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,24 @@ import torch
 from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac.config import RunnerCfg
-from rsl_rl_sac.locomotion.evaluation import Score, evaluate, make_evaluation_env, tracking_terms
-from rsl_rl_sac.locomotion.physics import num_usable_cores
-from rsl_rl_sac.locomotion.registry import make_env
+from rsl_rl_sac.envs.evaluation import EpisodeScore
+from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
-from rsl_rl_sac.runners import OffPolicyRunner
-from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
+from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
+from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
+from rsl_rl_sac.runners.provenance import record_start
+from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
+from rsl_rl_sac.utils.cores import num_usable_cores
+from rsl_rl_sac.utils.distributed import (
+    configure_processes,
+    from_first,
+    gather,
+    launched_per_machine,
+    launched_rank,
+    launched_world_size,
+)
 from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.seeding import rank_seed
 
 
 @dataclass
@@ -49,11 +59,11 @@ class Progress:
     """Seconds of the last iteration spent on stepping the environments."""
     learn_seconds: float = 0.0
     """Seconds of the last iteration spent on learning; with ``overlap`` they run beside the former."""
-    training_tracking: float = 0.0
-    """Tracking score of the robots that train, noise included, mean since the last evaluation."""
+    training_columns: dict[str, float] = field(default_factory=dict)
+    """What the world measures in training, noise included, means since the last evaluation."""
     losses: dict[str, float] = field(default_factory=dict)
     """What the algorithm reports."""
-    score: Score | None = None
+    score: EpisodeScore | None = None
     """Outcome of the last evaluation."""
     scored_now: bool = False
     """Whether the evaluation was made in this iteration."""
@@ -61,21 +71,8 @@ class Progress:
 
 Listener = Callable[[Progress], None]
 
-CURVE_COLUMNS: tuple[str, ...] = (
-    "iteration",
-    "env_steps",
-    "updates",
-    "seconds",
-    "cpu_seconds",
-    "training_tracking",
-    "episode_return",
-    "tracking",
-    "tracking_lin",
-    "tracking_ang",
-    "survival",
-    "episode_length",
-)
-"""Columns of ``curve.csv``."""
+PROGRESS_COLUMNS: tuple[str, ...] = ("iteration", "env_steps", "updates", "seconds", "cpu_seconds")
+"""First columns of ``curve.csv``; those of the world follow, in training and in the evaluation."""
 
 
 class _StopTraining(Exception):  # noqa: N818
@@ -83,16 +80,25 @@ class _StopTraining(Exception):  # noqa: N818
 
 
 class _PPORunner(OnPolicyRunner):
-    """rsl_rl's runner, whose checkpoints hold a dictionary of ours as well."""
+    """rsl_rl's runner, on many CPUs too, whose checkpoints are written as ours are and hold a dictionary as well."""
 
     infos: dict | None = None
 
+    def _configure_multi_gpu(self) -> None:
+        configure_processes(self)
+
     def save(self, path: str, infos: dict | None = None) -> None:
-        super().save(path, infos or self.infos)
+        state = {**self.alg.save(), "iter": self.current_learning_iteration, "infos": infos or self.infos}
+        save_atomically(state, path)
+        delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
+        self.logger.save_model(path, self.current_learning_iteration)
 
 
 class Training:
-    """A run of SAC, or of rsl_rl's PPO, on a task of the suite."""
+    """A run of SAC, or of rsl_rl's PPO, on a task of any world.
+
+    Of many processes, each has its environments; the first evaluates and decides when a run ends.
+    """
 
     def __init__(
         self,
@@ -104,53 +110,71 @@ class Training:
         evaluation_envs: int = 64,
         num_cores: int | None = None,
         listener: Listener | None = None,
+        fresh_replay: bool = False,
     ) -> None:
         """Build environments and networks.
 
         Args:
-            task: Task of the suite.
-            cfg: Configuration.
+            task: Task, with the prefix of its world.
+            cfg: Configuration, of each process.
             folder: Folder of the run. What is there already is resumed.
             minutes: Training time after which to stop; None leaves it to ``max_iterations``.
             evaluation_minutes: Training time between evaluations; 0 only evaluates the end.
             evaluation_envs: Episodes per evaluation.
-            num_cores: Cores to use; None takes all that the process may use.
+            num_cores: Cores to use, of all processes on this machine; None takes all that the process may use.
             listener: Called after every iteration.
+            fresh_replay: Whether to resume with an empty replay and new episodes.
         """
         if minutes is not None and minutes <= 0.0:
             raise ConfigError(f"The training time must be positive, got {minutes} minutes.")
         self.task, self.cfg, self.folder = task, cfg, Path(folder)
+        self.world, name = find_world(task)
         self.minutes, self.evaluation_minutes = minutes, evaluation_minutes
         self.listener = listener
         self.progress = Progress()
         self.stop_requested = False
         """Set it to end the training after the current iteration."""
 
-        physics_threads, torch_threads = split_cores(num_cores or num_usable_cores(), is_overlapped(cfg))
+        self.is_first = launched_rank() == 0
+        self._steps_per_iteration = launched_world_size() * cfg.num_envs * cfg.num_steps_per_env
+        num_cores = num_cores or num_usable_cores()
+        own_cores = max(1, num_cores // launched_per_machine())
+        physics_threads, torch_threads = split_cores(own_cores, is_overlapped(cfg))
         torch.set_num_threads(torch_threads)
-        self.env = make_env(task, cfg.num_envs, seed=cfg.seed, num_threads=physics_threads)
-        self.evaluation_env = make_evaluation_env(task, evaluation_envs, num_cores or num_usable_cores())
+        self.env = self.world.make_env(name, cfg.num_envs, rank_seed(cfg.seed, launched_rank()), physics_threads)
+        # On all cores: the other processes wait meanwhile.
+        self.evaluation_env = (
+            self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None
+        )
+        self._evaluation_envs = evaluation_envs
         self.folder.mkdir(parents=True, exist_ok=True)
         runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else _PPORunner
         with _rsl_rl_quiet():
-            self.runner = runner_class(self.env, cfg.to_dict(), str(self.folder), "cpu")
+            self.runner = runner_class(self.env, cfg.to_dict(), str(self.folder), str(self.env.device))
         self._log_to_writer = self.runner.logger.log
         self.runner.logger.log = self._after_iteration
         self._clock = _Clock()
         self._curve: list[dict[str, float]] = []
         self._next_evaluation = 0.0
-        self._tracking: list[float] = []
-        self._resume()
+        self._training_columns: list[dict[str, float]] = []
+        self._resume(fresh_replay)
 
     @property
     def curve_path(self) -> Path:
         """The learning curve: one row per evaluation."""
         return self.folder / "curve.csv"
 
-    def run(self) -> Score:
+    @property
+    def best_path(self) -> Path:
+        """The policy of the best evaluation, without what a resumed training needs."""
+        return self.folder / "model_best.pt"
+
+    def run(self) -> EpisodeScore:
         """Train until the time or the iterations are over, or :attr:`stop_requested`; return the last score."""
         remaining = self.cfg.max_iterations - self.progress.iteration
         if not self._is_over():
+            if self.is_first:
+                record_start(self.folder)
             if self.progress.iteration == 0:
                 self._evaluate()
                 self.progress.scored_now = True
@@ -163,8 +187,9 @@ class Training:
 
     def close(self) -> None:
         """Free the environments."""
-        self.env.close()
-        self.evaluation_env.close()
+        for env in (self.env, self.evaluation_env):
+            if hasattr(env, "close"):  # rsl_rl's VecEnv does not ask for it
+                env.close()
 
     def _after_iteration(self, **report: Any) -> None:  # noqa: ANN401
         """Take the place of the logger's method, which every runner calls at the end of an iteration."""
@@ -172,27 +197,28 @@ class Training:
         self._log_to_writer(**report)
         progress, cfg = self.progress, self.cfg
         progress.iteration = int(report["it"]) + 1
-        progress.env_steps = progress.iteration * cfg.num_envs * cfg.num_steps_per_env
+        progress.env_steps += self._steps_per_iteration
         if isinstance(self.runner, OffPolicyRunner):
             progress.updates = self.runner.alg.num_updates
         else:  # rsl_rl's PPO keeps no count
             updates_per_iteration = cfg.algorithm.num_learning_epochs * cfg.algorithm.num_mini_batches
             progress.updates = progress.iteration * updates_per_iteration
         iteration_seconds = self._clock.seconds - progress.seconds
-        progress.seconds, progress.cpu_seconds = self._clock.seconds, self._clock.cpu_seconds
+        progress.seconds, progress.cpu_seconds = self._clock.seconds, sum(gather(self._clock.cpu_seconds))
         progress.collect_seconds = report["collect_time"]
         progress.learn_seconds = report["learn_time"]
-        progress.steps_per_second = cfg.num_envs * cfg.num_steps_per_env / max(iteration_seconds, 1e-9)
+        progress.steps_per_second = self._steps_per_iteration / max(iteration_seconds, 1e-9)
         progress.losses = report["loss_dict"]
-        self._tracking.append(float(tracking_terms(self.env).mean()))
-        progress.training_tracking = sum(self._tracking) / len(self._tracking)
-        over = self._is_over()
+        self._training_columns.append(self.world.training_columns(self.env))
+        progress.training_columns = _mean_columns(self._training_columns)
         due = self.evaluation_minutes > 0.0 and progress.seconds >= self._next_evaluation
+        over, due = from_first((self._is_over(), due))  # clocks differ
+        self.stop_requested = any(gather(self.stop_requested))
         if over or due:
             self._evaluate()
         progress.scored_now = over or due
         self._tell()
-        self.runner.infos = {"seconds": progress.seconds, "cpu_seconds": progress.cpu_seconds}
+        self.runner.infos = self._infos()
         if over or self.stop_requested:
             if not progress.scored_now:  # what is reported at the end was measured at the end
                 self._evaluate()
@@ -210,55 +236,84 @@ class Training:
 
     def _evaluate(self) -> None:
         progress = self.progress
-        self.runner.alg.eval_mode()
-        with torch.random.fork_rng(devices=[]):  # whatever an evaluation draws, training goes on unchanged
-            progress.score = evaluate(self.runner.alg.get_policy(), self.evaluation_env)
-        self.runner.alg.train_mode()
-        self._tracking.clear()
-        row = {**asdict(progress), **asdict(progress.score)}
-        self._curve.append({name: row[name] for name in CURVE_COLUMNS})
-        write_curve(self.curve_path, self._curve)
-        while self.evaluation_minutes > 0.0 and self._next_evaluation <= progress.seconds:
-            self._next_evaluation += 60.0 * self.evaluation_minutes
+        if self.evaluation_env is not None:
+            self.runner.alg.eval_mode()
+            with torch.random.fork_rng(devices=[]):  # whatever an evaluation draws, training goes on unchanged
+                progress.score = self.world.evaluate(self.runner.alg.get_policy(), self.evaluation_env)
+            self.runner.alg.train_mode()
+        progress.score = from_first(progress.score)
+        assert progress.score is not None
+        training_columns = _mean_columns(self._training_columns or [self.world.training_columns(self.env)])
+        self._training_columns.clear()
+        counts = {name: getattr(progress, name) for name in PROGRESS_COLUMNS}
+        scores = {name: getattr(progress.score, name) for name in progress.score.columns()}
+        self._curve.append({**counts, **training_columns, **scores})
+        if self.is_first:
+            write_curve(self.curve_path, self._curve)
+            draw_curve(self.curve_path.with_suffix(".png"), self._curve, self.task)
+            self._save_if_best()
+        self._schedule_evaluation()
+
+    def _schedule_evaluation(self) -> None:
+        """Set the next evaluation to the next multiple of the interval, so that their times do not drift."""
+        interval = 60.0 * self.evaluation_minutes
+        if interval > 0.0:
+            self._next_evaluation = (self.progress.seconds // interval + 1.0) * interval
 
     def _tell(self) -> None:
         if self.listener is not None:
             self.listener(self.progress)
 
+    def _infos(self) -> dict:
+        """Return what checkpoints tell beside the state of the algorithm."""
+        progress = self.progress
+        score = vars(progress.score) if progress.score is not None else {}
+        return {**{name: getattr(progress, name) for name in PROGRESS_COLUMNS}, "score": dict(score)}
+
+    def _save_if_best(self) -> None:
+        """Keep the policy if no evaluation before had a better score; the untrained one does not count."""
+        column = self.world.score_class.headline_column
+        scores = [row[column] for row in self._curve if row["iteration"] > 0]
+        if self.progress.iteration > 0 and scores[-1] >= max(scores):
+            policy = self.runner.alg.get_policy().state_dict()
+            state = {"actor_state_dict": policy, "iter": self.progress.iteration - 1, "infos": self._infos()}
+            save_atomically(state, self.best_path)
+
     def _save(self) -> None:
         if isinstance(self.runner, OffPolicyRunner):
             self.runner.save_checkpoint()
-        else:
+        elif self.is_first:
             self.runner.save(str(self.folder / f"model_{self.progress.iteration - 1}.pt"))
 
-    def _resume(self) -> None:
+    def _resume(self, fresh_replay: bool) -> None:
         """Go on from the newest checkpoint of the folder, if there is one."""
         checkpoints = find_checkpoints(self.folder)
         if not checkpoints:
             return
-        infos = self.runner.load(str(checkpoints[-1])) or {}
+        infos = self.runner.load(str(checkpoints[-1]), WITHOUT_REPLAY if fresh_replay else None) or {}
         done = self.runner.current_learning_iteration + 1
         if not isinstance(self.runner, OffPolicyRunner):
             self.runner.current_learning_iteration = done
         self.progress.iteration = done
-        self.progress.env_steps = done * self.cfg.num_envs * self.cfg.num_steps_per_env
-        self._clock = _Clock(infos.get("seconds", 0.0), infos.get("cpu_seconds", 0.0))
+        self.progress.env_steps = infos.get("env_steps", done * self._steps_per_iteration)
+        self._clock = _Clock(infos.get("seconds", 0.0), infos.get("cpu_seconds", 0.0) if self.is_first else 0.0)
         self.progress.seconds, self.progress.cpu_seconds = self._clock.seconds, self._clock.cpu_seconds
         self._curve = [row for row in read_curve(self.curve_path) if row["iteration"] <= done]
         if self._curve:
-            names = {name: self._curve[-1][name] for name in CURVE_COLUMNS[6:]}
-            self.progress.score = Score(**names, num_episodes=self.evaluation_env.num_envs)  # type: ignore[arg-type]
-        while self.evaluation_minutes > 0.0 and self._next_evaluation <= self.progress.seconds:
-            self._next_evaluation += 60.0 * self.evaluation_minutes
+            values = {name: self._curve[-1][name] for name in self.world.score_class.columns()}
+            self.progress.score = self.world.score_class(**values, num_episodes=self._evaluation_envs)  # type: ignore[arg-type]
+        self._schedule_evaluation()
 
     @contextlib.contextmanager
     def _stop_on_interrupt(self) -> Iterator[None]:
         """Let the first Ctrl-C end the iteration and save; the second one breaks off."""
+        is_second = False  # not stop_requested, which the interrupt of another process sets too
 
         def request_stop(*_: object) -> None:
-            if self.stop_requested:
+            nonlocal is_second
+            if is_second:
                 raise KeyboardInterrupt
-            self.stop_requested = True
+            self.stop_requested = is_second = True
 
         try:
             old = signal.signal(signal.SIGINT, request_stop)
@@ -300,22 +355,9 @@ def split_cores(num_cores: int, overlap: bool) -> tuple[int, int]:
     return max(1, (num_cores + 1) // 2), max(1, num_cores // 2)
 
 
-def write_curve(path: Path, rows: list[dict[str, float]]) -> None:
-    """Write a learning curve."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, CURVE_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for row in rows:
-        writer.writerow({name: round(value, 4) for name, value in row.items()})
-    write_text_atomically(text.getvalue(), path)
-
-
-def read_curve(path: Path) -> list[dict[str, float]]:
-    """Read a learning curve; a missing one has no rows."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return [{name: float(row[name]) for name in CURVE_COLUMNS} for row in csv.DictReader(file)]
+def _mean_columns(rows: list[dict[str, float]]) -> dict[str, float]:
+    """Return the mean of every column."""
+    return {name: sum(row[name] for row in rows) / len(rows) for name in rows[0]}
 
 
 @contextlib.contextmanager

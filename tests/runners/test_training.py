@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from rsl_rl_sac.config import RunnerCfg
-from rsl_rl_sac.locomotion.training import Progress, Training, read_curve, split_cores
 from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.runners.curve import read_curve
+from rsl_rl_sac.runners.training import Progress, Training, split_cores
 from rsl_rl_sac.utils import ConfigError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints
 

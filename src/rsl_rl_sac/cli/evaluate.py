@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""``rsl-rl-sac evaluate RUN``: how well a policy does, in detail."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, paired_difference
+from rsl_rl_sac.locomotion.evaluation import Score, make_evaluation_env
+from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, resolve_run
+from rsl_rl_sac.utils.checkpoint import write_text_atomically
+from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.versions import installed_versions
+
+
+@dataclass
+class EvaluateOptions:
+    """Score policies by the evaluation rule, in total, by direction and by terrain; several meet the same episodes.
+
+    Deterministic policy, no noise, no pushes, a seed of its own, the first episode of each environment. Directions:
+    full speed of the task's range, held for the episode. All numbers go to POLICY.evaluation.json beside the policy.
+
+    For example:
+      rsl-rl-sac evaluate Velocity-Flat-Unitree-Go2                newest run of the task
+      rsl-rl-sac evaluate logs/.../2026-01-31_12-00-00             newest checkpoint of a run
+      rsl-rl-sac evaluate RUN/model_best.pt RUN/export/policy.onnx two policies side by side
+    """
+
+    runs: tyro.conf.Positional[tuple[str, ...]]
+    """Runs: folders, checkpoints, ONNX or TorchScript files, or tasks (their newest run)."""
+
+    episodes: int = 128
+    """Episodes of the total, and of all directions together."""
+
+    task: str | None = None
+    """Task of ONNX and TorchScript files that do not say theirs."""
+
+    logs: Path = Path("logs")
+    """Folder of all runs."""
+
+    cores: int | None = None
+    """Cores to use; by default all that the process may use."""
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Run the verb."""
+    options = tyro.cli(EvaluateOptions, prog="rsl-rl-sac evaluate", args=list(arguments))
+    if not options.runs:
+        raise ConfigError("Name a run: rsl-rl-sac evaluate RUN. A task means its newest run.")
+    files = [resolve_run(name, options.logs, options.task) for name in options.runs]
+    tasks = list(dict.fromkeys(file.task for file in files))
+    if len(tasks) > 1:
+        raise ConfigError(f"Policies are compared on the episodes of one task, but these are of {' and '.join(tasks)}.")
+    policies = [load_policy(file) for file in files]  # all of them, before any of them runs
+    env = make_evaluation_env(tasks[0], options.episodes, options.cores)
+    print(f"Running {options.episodes} episodes by the rule, then as many by direction ...", file=sys.stderr)
+    results = [break_down(policy, env) for policy in policies]
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    for letter, file in zip(_letters(len(files)), files, strict=True):
+        console.print(f"{letter}  {file.title}".strip(), soft_wrap=True)
+    for table in _tables(results):
+        console.print()
+        console.print(table)
+    for letter, result in zip(_letters(len(files))[1:], results[1:], strict=True):
+        console.print(f"\n{letter} - A on the same episodes (mean, standard error):", _difference(results[0], result))
+    console.print()
+    for file, result in zip(files, results, strict=True):
+        console.print(f"Numbers: {_write(file, result)}", soft_wrap=True)
+
+
+def _letters(count: int) -> list[str]:
+    """Return names of the policies; a single one needs none."""
+    return [chr(ord("A") + number) for number in range(count)] if count > 1 else [""]
+
+
+def _tables(results: list[Breakdown]) -> list[Table]:
+    """Return a table by direction, the total at its end, and on rough terrain one by kind and one by level."""
+    table = _table("Command", ["Speed", *(_titles("Reached", results))], results)
+    for name, first in results[0].directions.items():
+        parts = [result.directions[name] for result in results]
+        unit = "rad/s" if first.command[2] else "m/s"
+        reached = [f"{part.reached_speed:.2f}" for part in parts]
+        table.add_row(name, f"{first.commanded_speed:.2f} {unit}", *reached, *_cells([part.score for part in parts]))
+    total = _cells([result.total for result in results])
+    table.add_row("all, by the rule", "any", *["-"] * len(results), *total, style="bold")
+    tables = [table]
+    parts_by_title: list[tuple[str, Callable[[Breakdown], dict]]] = [
+        ("Terrain", lambda result: result.terrains),
+        ("Level", lambda result: result.levels),
+    ]
+    for title, part in parts_by_title:
+        if part(results[0]):
+            table = _table(title, [], results)
+            for name in part(results[0]):
+                table.add_row(str(name).replace("_", " "), *_cells([part(result)[name] for result in results]))
+            tables.append(table)
+    return tables
+
+
+def _table(title: str, more: list[str], results: list[Breakdown]) -> Table:
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table.add_column(title, no_wrap=True)
+    quantities = [name for quantity in ("Tracking", "Survival", "Return") for name in _titles(quantity, results)]
+    for column in (*more, "Episodes", *quantities):
+        table.add_column(column, justify="right", no_wrap=column == "Speed")
+    return table
+
+
+def _titles(quantity: str, results: list[Breakdown]) -> list[str]:
+    return [f"{quantity} {letter}".strip() for letter in _letters(len(results))]
+
+
+def _cells(scores: list[Score]) -> list[str]:
+    """Return the number of episodes, then each quantity of all policies."""
+    return [
+        str(scores[0].num_episodes),
+        *(f"{score.tracking:.3f}" for score in scores),
+        *(f"{score.survival:.2f}" for score in scores),
+        *(f"{score.episode_return:.2f}" for score in scores),
+    ]
+
+
+def _difference(first: Breakdown, second: Breakdown) -> str:
+    parts = []
+    for name, digits in (("tracking", 3), ("survived", 2), ("returns", 2)):
+        mean, error = paired_difference(first.episodes, second.episodes, name)
+        parts.append(f"{name} {mean:+.{digits}f} ± {error:.{digits}f}")
+    return ", ".join(parts)
+
+
+def _write(file: PolicyFile, result: Breakdown) -> Path:
+    """Write the numbers beside the policy."""
+    path = file.path.with_name(f"{file.path.name}.evaluation.json")
+    about = {"task": file.task, "policy": file.path.name, "versions": installed_versions()}
+    try:
+        write_text_atomically(json.dumps({**about, **result.to_dict()}, indent=1), path)
+    except OSError as error:
+        raise ConfigError(f"The numbers cannot be written to '{path}': {error.strerror}.") from error
+    return path

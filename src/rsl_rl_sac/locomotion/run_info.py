@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""What a run or an exported policy is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata
+from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.presets import PRESETS, preset
+from rsl_rl_sac.runners.provenance import read_provenance
+from rsl_rl_sac.runners.training import read_curve
+from rsl_rl_sac.utils.checkpoint import load_safely
+from rsl_rl_sac.utils.config_file import to_plain
+
+_NOT_SETTINGS = ("experiment_name", "run_name", "logger")
+
+
+@dataclass
+class RunInfo:
+    """What is known of a policy on the disk, in sections of names and values."""
+
+    title: str
+    """What it is."""
+    facts: dict[str, str] = field(default_factory=dict)
+    """Task, algorithm, steps, scores, time."""
+    versions: dict[str, str] = field(default_factory=dict)
+    """Packages it was trained with, and the state of the code."""
+    preset: str = ""
+    """Preset that the configuration is closest to."""
+    differences: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Settings that differ from the preset: its value, and that of the run."""
+
+
+def describe(file: PolicyFile) -> RunInfo:
+    """Return what a policy on the disk is."""
+    return _describe_export(file) if file.cfg is None else _describe_run(file, file.cfg)
+
+
+def nearest_preset(task: str, cfg: RunnerCfg | PPORunnerCfg) -> tuple[str, dict[str, tuple[str, str]]]:
+    """Return the preset of the same algorithm with the fewest other settings, and these: its value, that of the run."""
+    found = []
+    for name in PRESETS:
+        candidate = preset(name, task)
+        if type(candidate) is type(cfg):
+            there, here = _flat(to_plain(candidate.to_dict())), _flat(to_plain(cfg.to_dict()))
+            keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+            found.append((name, {key: (str(there.get(key)), str(here.get(key))) for key in keys}))
+    return min(found, key=lambda pair: len(pair[1]))
+
+
+def _describe_run(file: PolicyFile, cfg: RunnerCfg | PPORunnerCfg) -> RunInfo:
+    state = load_safely(file.path, "cpu")
+    infos = state.get("infos") or {}
+    curve = read_curve(file.folder / "curve.csv")
+    iterations = int(state.get("iter", -1)) + 1
+    env_steps = infos.get("env_steps", iterations * cfg.num_envs * cfg.num_steps_per_env)
+    updates = infos.get("updates", state.get("counters", {}).get("num_updates", 0))
+    facts = {
+        "task": file.task,
+        "algorithm": "SAC" if isinstance(cfg, RunnerCfg) else "rsl_rl's PPO",
+        "checkpoint": f"{file.path}",
+        "iterations": f"{iterations:,} of {cfg.max_iterations:,}",
+        "environment steps": f"{env_steps:,}",
+        "gradient steps": f"{updates:,}",
+        "training time": _duration(infos.get("seconds", 0.0)),
+        "environments": f"{cfg.num_envs}, seed {cfg.seed}",
+    }
+    if curve:
+        column = "tracking" if "tracking" in curve[0] else "episode_return"
+        best = max(curve, key=lambda row: row[column])
+        facts["last score"] = f"{column} {curve[-1][column]:.3f}, return {curve[-1]['episode_return']:.2f}"
+        facts["best score"] = f"{column} {best[column]:.3f} after {int(best['env_steps']):,} steps"
+    starts = read_provenance(file.folder)
+    versions = dict(starts[-1]["versions"]) if starts else {}
+    if starts and starts[-1]["git"]:
+        git = starts[-1]["git"]
+        versions["commit"] = git["commit"][:12] + (" with changes (git.diff)" if git["dirty"] else "")
+    if starts:
+        times = f", gone on with {len(starts) - 1} times" if len(starts) > 1 else ""
+        facts["started"] = f"{starts[0]['started']}{times}"
+    name, differences = nearest_preset(file.task, cfg)
+    return RunInfo(file.title, facts, versions, name, differences)
+
+
+def _describe_export(file: PolicyFile) -> RunInfo:
+    metadata = file_metadata(file)
+    facts = {
+        "task": file.task,
+        "format": "ONNX" if file.kind == "onnx" else "TorchScript",
+        "size": f"{file.path.stat().st_size / 1e3:.0f} kB",
+    }
+    for name in ("robot", "algorithm", "checkpoint", "iterations", "env_steps", "control_rate", "action_scale"):
+        if name in metadata:
+            facts[name.replace("_", " ")] = str(metadata[name])
+    if "observations" in metadata:
+        facts["observations"] = ", ".join(f"{term['name']} {term['size']}" for term in metadata["observations"])
+    if "joint_names" in metadata:
+        facts["joints"] = ", ".join(metadata["joint_names"])
+    return RunInfo(file.title, facts, metadata.get("versions", {}))
+
+
+def _flat(values: dict, prefix: str = "") -> dict[str, object]:
+    """Return nested settings under the names of their flags."""
+    flat: dict[str, object] = {}
+    for name, value in values.items():
+        if prefix == "" and name in _NOT_SETTINGS:
+            continue
+        if isinstance(value, dict):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

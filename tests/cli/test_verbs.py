@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""``rsl-rl-sac evaluate``, ``export`` and ``info``: what they print and write, messages, exit codes."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+
+import pytest
+
+from rsl_rl_sac.cli import evaluate, export, main
+from rsl_rl_sac.cli.main import VERBS
+from rsl_rl_sac.locomotion.evaluation import make_evaluation_env
+from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
+
+TASK = "Velocity-Flat-Unitree-Go1"
+Runs = dict[str, pathlib.Path]
+
+
+@pytest.fixture
+def _short_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let evaluations have episodes of 10 steps."""
+
+    def make(task: str, num_envs: int, num_threads: int | None = None) -> VelocityEnv:
+        env = make_evaluation_env(task, num_envs, num_threads)
+        env.max_episode_length = 10
+        return env
+
+    monkeypatch.setattr(evaluate, "make_evaluation_env", make)
+
+
+@pytest.mark.usefixtures("_short_episodes")
+def test_evaluate(tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run is scored by direction and in total; the numbers are in a file beside the checkpoint."""
+    folder = tmp_path / "run"
+    shutil.copytree(tiny_runs["sac"], folder)
+    main(["evaluate", str(folder), "--episodes", "14", "--cores", "1"])
+    printed = capsys.readouterr().out
+    numbers = json.loads((folder / "model_2.pt.evaluation.json").read_text())
+    for name, direction in numbers["directions"].items():
+        (line,) = [line for line in printed.splitlines() if line.startswith(f"{name} ")]
+        assert f" {direction['score']['tracking']:.3f} " in line and direction["score"]["num_episodes"] == 2
+    (line,) = [line for line in printed.splitlines() if line.startswith("all, by the rule")]
+    assert f" {numbers['total']['tracking']:.3f} " in line and f" {numbers['total']['episode_return']:.2f} " in line
+    assert len(numbers["episodes"]["returns"]) == 14 == numbers["total"]["num_episodes"]
+    mean = sum(numbers["episodes"]["returns"]) / 14
+    assert numbers["total"]["episode_return"] == pytest.approx(mean)
+    assert numbers["task"] == TASK and numbers["policy"] == "model_2.pt" and "torch" in numbers["versions"]
+
+
+@pytest.mark.usefixtures("_short_episodes")
+def test_evaluate_side_by_side(
+    tiny_runs: Runs, exported_policy: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A checkpoint and its exported file meet the same episodes, so nothing is between them; another policy differs."""
+    for name, source in (("sac", tiny_runs["sac"]), ("ppo", tiny_runs["ppo"]), ("export", exported_policy)):
+        shutil.copytree(source, tmp_path / name)
+    names = [str(tmp_path / name) for name in ("sac", "export/policy.onnx", "ppo")]
+    main(["evaluate", *names, "--episodes", "7", "--cores", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line[:3] for line in lines[:3]] == ["A  ", "B  ", "C  "]
+    (exported,) = [line for line in lines if line.startswith("B - A")]
+    (other,) = [line for line in lines if line.startswith("C - A")]
+    assert "tracking +0.000 ± 0.000" in exported or "tracking -0.000 ± 0.000" in exported
+    assert "returns +0.00 ± 0.00" not in other and "returns -0.00 ± 0.00" not in other
+    assert (tmp_path / "export" / "policy.onnx.evaluation.json").exists()
+
+
+def test_info(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run says what it is and how it differs from the preset; an exported file says what it knows."""
+    main(["info", str(tiny_runs["sac"])])
+    printed = " ".join(capsys.readouterr().out.split())
+    # 3 iterations of 3 steps of 4 environments; the first only collects, the others make 2 gradient steps each.
+    for fact in (
+        "environment steps 36",
+        "iterations 3 of 3",
+        "gradient steps 4",
+        "algorithm SAC",
+        "best score tracking",
+    ):
+        assert fact in printed
+    assert "Other than the preset paper" in printed and "algorithm.batch_size 8 (preset: 8192)" in printed
+    assert "algorithm.gamma" not in printed and "torch" in printed and "python" in printed
+    main(["info", str(exported_policy / "policy.pt")])
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "robot Unitree Go1" in printed and "joint_pos 12" in printed and "FL_hip_joint, FR_hip_joint" in printed
+
+
+def test_export(
+    tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The verb names what it wrote and how far it is from the policy; too far is exit code 2."""
+    main(["export", str(tiny_runs["sac"]), "--output", str(tmp_path / "out")])
+    printed = capsys.readouterr().out
+    assert "800 observations" in printed and str(tmp_path / "out" / "policy.onnx") in printed
+    with pytest.raises(SystemExit) as exit_info:
+        main(["export", str(tiny_runs["sac"]), "--output", str(tmp_path / "strict"), "--tolerance", "-1"])
+    assert exit_info.value.code == 2 and "differs from the policy" in capsys.readouterr().err
+    assert not any((tmp_path / "strict").iterdir())
+    assert export.TOLERANCE <= 1e-4
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "export", "info", "play"])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("Velocity-Flat-Unitree-Go3", "There is no run, file or task"),
+        ("Velocity-Flat-Unitree-Go1", "There is no run in"),
+        ("nowhere/model_3.pt", "There is no file"),
+        ("damaged", "is damaged"),
+    ],
+)
+def test_bad_runs(
+    verb: str,
+    name: str,
+    message: str,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each verb answers a name that means nothing with one line and exit code 2."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "model_0.pt").write_bytes(b"PK")
+    with pytest.raises(SystemExit) as exit_info:
+        main([verb, name])
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
+
+
+def test_other_task(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A task that is not that of the policy is refused."""
+    for verb, name in (("evaluate", tiny_runs["sac"]), ("info", exported_policy / "policy.onnx")):
+        with pytest.raises(SystemExit) as exit_info:
+            main([verb, str(name), "--task", "Velocity-Flat-Unitree-Go2"])
+        assert exit_info.value.code == 2 and "not Velocity-Flat-Unitree-Go2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_fits_a_screen(verb: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The help of each verb has at most 50 lines of 100 columns; those that take a run or a task show examples."""
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit) as exit_info:
+        main([verb, "--help"])
+    printed = capsys.readouterr().out
+    lines = sum(1 + max(0, len(line) - 1) // 100 for line in printed.splitlines())
+    assert exit_info.value.code == 0 and lines <= 50
+    if verb in ("train", "evaluate", "export", "info"):
+        assert f"rsl-rl-sac {verb} Velocity-Flat-Unitree-Go2" in printed
