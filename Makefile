@@ -9,7 +9,7 @@ MJLAB_CODE := src/rsl_rl_sac/envs/mjlab.py src/rsl_rl_sac/runners/mjlab_runner.p
 	$(wildcard tests/envs/mjlab/*.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types pytest format compat test-mjlab benchmark benchmark-gymnasium clean
+.PHONY: demo test lint types pytest format docs compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
 
 demo: $(VENV)/.ready  ## Train on the built-in environment, score, export (about a minute)
 	$(BIN)/python examples/double_integrator.py
@@ -30,6 +30,9 @@ format: $(VENV)/.ready  ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: $(VENV)/.ready  ## Write the pages that are made from the code
+	$(BIN)/python docs/generate_configuration.py
+
 compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_rl
 
 compat-%: $(VENV)-rsl-rl-%/.ready
@@ -38,6 +41,9 @@ compat-%: $(VENV)-rsl-rl-%/.ready
 test-mjlab: $(VENV)/.ready $(VENV)-mjlab/.ready  ## Type check and test what needs mjlab
 	$(BIN)/pyright --pythonpath $(VENV)-mjlab/bin/python $(MJLAB_CODE)
 	$(VENV)-mjlab/bin/python -m pytest tests/envs/mjlab
+
+test-isaaclab: $(VENV)-isaaclab/.ready  ## Test with Isaac Lab's own code, without its simulator
+	$(VENV)-isaaclab/bin/python -m pytest tests/envs/isaaclab
 
 benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hour and a half, on an idle machine)
 	$(VENV)-benchmark/bin/python benchmarks/learner.py
@@ -48,6 +54,7 @@ benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hou
 	$(VENV)-benchmark/bin/python benchmarks/physics_settings.py
 	$(VENV)-benchmark/bin/python benchmarks/exploration.py
 	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
+	$(VENV)-benchmark/bin/python benchmarks/rnd.py
 	$(VENV)-benchmark/bin/python benchmarks/distributed.py
 
 benchmark-gymnasium: $(VENV)-benchmark/.ready  ## Train on Gymnasium's tasks, ours and Stable-Baselines3's (a day)
@@ -70,6 +77,14 @@ $(VENV)-benchmark/.ready: pyproject.toml constraints.txt
 $(VENV)-mjlab/.ready: pyproject.toml constraints-mjlab.txt
 	$(PYTHON) -m venv $(VENV)-mjlab
 	$(VENV)-mjlab/bin/pip install --quiet --constraint constraints-mjlab.txt torch mjlab pytest --editable '.[demo]'
+	@touch $@
+
+# The wheel comes without its dependencies: they are for the simulator, and another torch is among them.
+$(VENV)-isaaclab/.ready: pyproject.toml constraints.txt constraints-isaaclab.txt
+	$(PYTHON) -m venv $(VENV)-isaaclab
+	$(VENV)-isaaclab/bin/pip install --quiet --constraint constraints.txt --constraint constraints-isaaclab.txt \
+		gymnasium hydra-core prettytable pytest scipy toml trimesh --editable .
+	$(VENV)-isaaclab/bin/pip install --quiet --no-deps --constraint constraints-isaaclab.txt isaaclab
 	@touch $@
 
 $(VENV)-rsl-rl-%/.ready: pyproject.toml constraints.txt

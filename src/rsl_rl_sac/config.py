@@ -361,6 +361,9 @@ class BaseRunnerCfg(Cfg):
     keep_checkpoints: int = 0
     """Number of newest checkpoints to keep; 0 keeps all."""
 
+    disk_faults: str = "retry"
+    """Checkpoint that cannot be written: ``retry`` trains on until the next interval, ``stop`` ends the run."""
+
     experiment_name: str = "sac"
     """Name of the experiment."""
 
@@ -382,11 +385,18 @@ class BaseRunnerCfg(Cfg):
             check_int(self, name, 1)
         check_int(self, "seed", 0)
         check_int(self, "keep_checkpoints", 0)
+        check(self.disk_faults in ("retry", "stop"), "disk_faults", self.disk_faults, "'retry' or 'stop'")
 
 
 @dataclass
 class RunnerCfg(BaseRunnerCfg):
     """A training run with SAC."""
+
+    non_finite: str = "stop"
+    """NaN or infinity from the environment: ``stop`` with a dump, or ``quarantine`` what it came from."""
+
+    num_dumped_steps: int = 10
+    """Newest vector steps that are kept for such a dump; 0 writes none."""
 
     overlap: bool = False
     """Whether to step the environment and to learn at the same time; the policy that acts is one iteration older."""
@@ -399,3 +409,9 @@ class RunnerCfg(BaseRunnerCfg):
 
     algorithm: SACCfg = field(default_factory=SACCfg)
     """The algorithm."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        check(self.non_finite in ("stop", "quarantine"), "non_finite", self.non_finite, "'stop' or 'quarantine'")
+        check_int(self, "num_dumped_steps", 0)

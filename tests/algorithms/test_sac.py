@@ -237,13 +237,14 @@ class TestCheckpoint:
             small_alg()[0].load({"actor_state_dict": {}, "critic_state_dict": {}}, None, True)
 
     def test_of_other_networks(self) -> None:
-        """Other sizes are refused with torch's list of differences."""
+        """Other sizes are refused with torch's list of differences, in one line."""
         cfg = small_cfg()
         cfg.actor.hidden_dims = [8]
         env = DoubleIntegrator(num_envs=16)
         other = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
-        with pytest.raises(CheckpointError, match="does not fit the networks"):
+        with pytest.raises(CheckpointError, match="does not fit the networks") as error:
             small_alg()[0].load(other.save(), None, True)
+        assert "mlp.0.weight" in str(error.value) and "\n" not in str(error.value)
 
 
 class TestConstruction:

@@ -33,6 +33,13 @@ def test_preset_and_task_decide_on_defaults() -> None:
     [
         (["trian"], "no verb 'trian'. Did you mean 'train'?"),
         (["train", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),
+        (["train"], "TASK"),
+        (["train", TASK, "--num-env", "4"], "Did you mean --num-envs"),
+        (["train", TASK, "--algorithm.gamma", "2"], "gamma must be a number in [0, 1], got 2.0"),
+        (["train", TASK, "--cores", "0"], "--cores must be at least 1, got 0"),
+        (["train", TASK, "--evaluation-envs", "0"], "--evaluation-envs must be at least 1, got 0"),
+        (["train", TASK, "--minutes", "-1"], "--minutes must be positive, got -1"),
+        (["train", "cartpole"], "There is no task 'cartpole'"),
         (["train", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
         (["train", TASK, "--agent", "dqn"], "There is no agent 'dqn'"),
         (["train", TASK, "--resume", "nowhere"], "nothing to resume in 'nowhere'"),
@@ -40,6 +47,10 @@ def test_preset_and_task_decide_on_defaults() -> None:
         (["train", TASK, "--config", "x.yaml", "--preset", "paper"], "--preset would be ignored: --config"),
         (["compare", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),
         (["compare", TASK, "--seeds", "0"], "at least one seed"),
+        (["compare", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
+        (["evaluate", TASK, "--episodes", "0"], "--episodes must be at least 1, got 0"),
+        (["evaluate"], "Name a run"),
+        (["list", "robots"], "Unrecognized options: robots"),
     ],
 )
 def test_bad_input(

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import json
 import pathlib
+import re
 import shutil
 
+import numpy as np
 import pytest
 
 from rsl_rl_sac.cli import evaluate, export, main
 from rsl_rl_sac.cli.main import VERBS
 from rsl_rl_sac.locomotion.evaluation import make_evaluation_env
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
+from tests.locomotion.run_helpers import write_run
 
 TASK = "Velocity-Flat-Unitree-Go1"
 Runs = dict[str, pathlib.Path]
@@ -54,7 +57,7 @@ def test_evaluate(tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.Captur
 def test_evaluate_side_by_side(
     tiny_runs: Runs, exported_policy: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A checkpoint and its exported file meet the same episodes, so nothing is between them; another policy differs."""
+    """A checkpoint and its exported file meet the same episodes, so nothing is between them; so does another policy."""
     for name, source in (("sac", tiny_runs["sac"]), ("ppo", tiny_runs["ppo"]), ("export", exported_policy)):
         shutil.copytree(source, tmp_path / name)
     names = [str(tmp_path / name) for name in ("sac", "export/policy.onnx", "ppo")]
@@ -64,7 +67,16 @@ def test_evaluate_side_by_side(
     (exported,) = [line for line in lines if line.startswith("B - A")]
     (other,) = [line for line in lines if line.startswith("C - A")]
     assert "tracking +0.000 ± 0.000" in exported or "tracking -0.000 ± 0.000" in exported
-    assert "returns +0.00 ± 0.00" not in other and "returns -0.00 ± 0.00" not in other
+    returns = [
+        np.array(json.loads(file.read_text())["episodes"]["returns"])
+        for file in (tmp_path / "ppo" / "model_2.pt.evaluation.json", tmp_path / "sac" / "model_2.pt.evaluation.json")
+    ]
+    difference = returns[0] - returns[1]
+    error = difference.std(ddof=1) / 7**0.5
+    printed = re.search(r"returns (\S+) ± (\d+\.\d+)", other)
+    assert printed is not None and [float(number) for number in printed.groups()] == pytest.approx(
+        [difference.mean(), error], abs=0.0051
+    )
     assert (tmp_path / "export" / "policy.onnx.evaluation.json").exists()
 
 
@@ -130,6 +142,32 @@ def test_bad_runs(
     assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
 
 
+@pytest.mark.parametrize(
+    ("verb", "old", "new", "message"),
+    [
+        *(
+            (verb, "version: ", "version: 99.", "of rsl-rl-sac, this is")
+            for verb in ("evaluate", "export", "info", "play")
+        ),
+        *(
+            (verb, "-Flat-", "-Rough-", "(1, 48) in the file, expected (1, 235)")
+            for verb in ("evaluate", "export", "play")
+        ),
+    ],
+)
+def test_configuration_that_does_not_fit(
+    verb: str, old: str, new: str, message: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A configuration of a newer version, and one of a task with other observations, are one line and exit code 2."""
+    write_run(tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace(old, new))
+    with pytest.raises(SystemExit) as exit_info:
+        main([verb, str(tmp_path / "run")])
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
+
+
 def test_other_task(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A task that is not that of the policy is refused."""
     for verb, name in (("evaluate", tiny_runs["sac"]), ("info", exported_policy / "policy.onnx")):
@@ -147,5 +185,5 @@ def test_help_fits_a_screen(verb: str, capsys: pytest.CaptureFixture[str], monke
     printed = capsys.readouterr().out
     lines = sum(1 + max(0, len(line) - 1) // 100 for line in printed.splitlines())
     assert exit_info.value.code == 0 and lines <= 50
-    if verb in ("train", "evaluate", "export", "info"):
+    if verb in ("train", "evaluate", "export", "info", "play"):
         assert f"rsl-rl-sac {verb} Velocity-Flat-Unitree-Go2" in printed

@@ -95,6 +95,19 @@ class TestRewards:
             np.testing.assert_allclose(step(rnd, *row.tolist()), 2.0 * row / std, rtol=1e-4)
         np.testing.assert_allclose(rnd.novelty(observe(1.0, 7.0)).numpy(), np.array([2.0, 14.0]) / std, rtol=1e-4)
 
+    def test_first_normalized_rewards_are_not_stored(self) -> None:
+        """A hundred steps only feed the statistics, of which numpy gives the next rewards; others pay at once."""
+        rnd = rnd_by_hand(reward_normalization=True, recompute_rewards=False, weight=1.0)
+        states = np.random.default_rng(0).random((101, 4)) + 0.1
+        sums, history = np.zeros(4), []
+        for row in states:
+            sums = 0.99 * sums + 2.0 * row
+            history.append(sums)
+        assert all(step(rnd, *row.tolist()) == [0.0] * 4 for row in states[:100])
+        expected = 2.0 * states[100] / np.concatenate(history).std()
+        np.testing.assert_allclose(step(rnd, *states[100].tolist()), expected, rtol=1e-4)
+        assert step(rnd_by_hand(recompute_rewards=False, weight=1.0), 1.0) == [2.0]
+
     def test_state_normalization(self) -> None:
         """Of 2 and 6 the mean is 4 and the deviation 2, so 8 is seen as (8 - 4) / (2 + 0.01)."""
         rnd = rnd_by_hand(state_normalization=True, weight=1.0)
@@ -233,11 +246,12 @@ class TestInSAC:
     @pytest.mark.parametrize("recompute", [True, False])
     def test_what_is_stored(self, recompute: bool) -> None:
         """The replay holds the rewards of the environment, or their sum with the intrinsic ones."""
-        alg, env = small_alg(rnd_cfg=RndCfg(recompute_rewards=recompute))
+        alg, env = small_alg(rnd_cfg=RndCfg(recompute_rewards=recompute, reward_normalization=False))
         costs = []
         cost = env.cost
         env.cost = lambda *args: costs.append(cost(*args)) or costs[-1]  # type: ignore[method-assign]
         intrinsic = collect(alg, env, 8)
+        assert float(torch.stack(intrinsic).min()) > 0.0
         expected = -torch.stack(costs) + (0.0 if recompute else torch.stack(intrinsic))
         torch.testing.assert_close(alg.storage.rewards[:8], expected)
 

@@ -65,7 +65,7 @@ class TestExactResume:
             {"overlap": True, "desired_kl": 0.01},
             {"rnd_cfg": RndCfg(weight_schedule=DECAY)},
             {
-                "rnd_cfg": RndCfg(weight_schedule=DECAY, recompute_rewards=False),
+                "rnd_cfg": RndCfg(weight_schedule=DECAY, recompute_rewards=False, reward_normalization=False),
                 "overlap": True,
                 "symmetry_cfg": MIRROR,
             },
@@ -311,7 +311,7 @@ class TestSaving:
 
         monkeypatch.setattr(os, "replace", crash_at_second)
         with pytest.raises(OSError, match="power cut"):
-            runner.save_checkpoint()
+            runner.save(str(tmp_path / f"model_{iteration}.pt"))
         monkeypatch.undo()
         resumed = make_runner(None)
         resumed.load(str(tmp_path / "model_2.pt"))
@@ -364,6 +364,6 @@ class TestSaving:
             return obs, *rest
 
         runner.env.step = poisoned  # type: ignore[method-assign]
-        with pytest.raises(NonFiniteError, match=r"'policy'.*NaN.*model_0\.pt"):
+        with pytest.raises(NonFiniteError, match=r"NaN.*'policy' of environment \[0\], columns \[0\].*model_0\.pt"):
             runner.learn(1)
         assert len(runner.alg.storage) == stored

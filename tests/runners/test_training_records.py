@@ -17,7 +17,7 @@ from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.runners.curve import draw_curve, read_curve
 from rsl_rl_sac.runners.provenance import LARGEST_DIFF, code_state, read_provenance, record_start
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints
+from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
 from rsl_rl_sac.utils.versions import installed_versions, is_newer_than_ours, package_version
 
 Runs = dict[str, pathlib.Path]
@@ -120,7 +120,7 @@ def test_code_state(tmp_path: pathlib.Path) -> None:
 def test_older_checkpoints(tmp_path: pathlib.Path) -> None:
     """Of 0, 5, 10 and 20, with 10 just written, keeping two leaves 5 and 10, and 20, which is newer."""
     for iteration in (0, 5, 10, 20):
-        (tmp_path / f"model_{iteration}.pt").touch()
+        save_atomically({}, tmp_path / f"model_{iteration}.pt")
     delete_older_checkpoints(tmp_path / "model_10.pt", 0)
     assert len(find_checkpoints(tmp_path)) == 4
     delete_older_checkpoints(tmp_path / "model_10.pt", 2)

@@ -426,7 +426,8 @@ class SAC:
             if rnd is not None:
                 rnd.load(loaded_dict["rnd_state_dict"], self.storage.num_envs, strict)
         except (RuntimeError, ValueError, KeyError) as error:
-            raise CheckpointError(f"The checkpoint does not fit the networks of this run: {error}") from error
+            reason = " ".join(str(error).split())  # torch's messages have many lines
+            raise CheckpointError(f"The checkpoint does not fit the networks of this run: {reason}") from error
         if parts.get("iteration"):
             if is_own:
                 self.explorer.load_state_dict(loaded_dict["explorer"])

@@ -16,9 +16,11 @@ from rich.table import Table
 from rich.text import Text
 
 from rsl_rl_sac.cli.display import clock, sparkline
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.comparison import Comparison, Run
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, read_curves
 from rsl_rl_sac.locomotion.registry import task_cfg
+from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.errors import ConfigError
 
 
@@ -48,8 +50,10 @@ class CompareOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    options = tyro.cli(CompareOptions, prog="rsl-rl-sac compare", args=list(arguments))
+    options = parse_options(CompareOptions, "rsl-rl-sac compare", arguments)
     task_cfg(options.task)  # a typo is found before anything is written
+    for agent_preset in (options.preset, f"ppo_{options.preset}"):
+        preset(agent_preset, options.task)
     if options.seeds < 1 or options.minutes <= 0.0:
         raise ConfigError("A comparison needs at least one seed and a positive training time.")
     folder = options.folder / options.task

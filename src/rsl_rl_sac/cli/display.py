@@ -87,6 +87,7 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
         ("temperature", number(losses.get("alpha"), 4)),
         ("entropy", number(losses.get("entropy"))),
         ("Q", number(losses.get("q_value"))),
+        *([("quarantined", number(losses["quarantined"], 0))] if "quarantined" in losses else []),
         *scores,
     ]
     return facts if len(facts) % 2 == 0 else [*facts, ("", "")]

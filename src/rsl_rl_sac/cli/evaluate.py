@@ -14,6 +14,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, paired_difference
 from rsl_rl_sac.locomotion.evaluation import Score, make_evaluation_env
 from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, resolve_run
@@ -53,9 +54,11 @@ class EvaluateOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    options = tyro.cli(EvaluateOptions, prog="rsl-rl-sac evaluate", args=list(arguments))
+    options = parse_options(EvaluateOptions, "rsl-rl-sac evaluate", arguments)
     if not options.runs:
         raise ConfigError("Name a run: rsl-rl-sac evaluate RUN. A task means its newest run.")
+    if options.episodes < 1:
+        raise ConfigError(f"--episodes must be at least 1, got {options.episodes}.")
     files = [resolve_run(name, options.logs, options.task) for name in options.runs]
     tasks = list(dict.fromkeys(file.task for file in files))
     if len(tasks) > 1:

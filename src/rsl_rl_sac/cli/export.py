@@ -10,6 +10,7 @@ from pathlib import Path
 
 import tyro
 
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.export import TOLERANCE, export_policy
 from rsl_rl_sac.locomotion.runs import resolve_run
 
@@ -41,7 +42,7 @@ class ExportOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    options = tyro.cli(ExportOptions, prog="rsl-rl-sac export", args=list(arguments))
+    options = parse_options(ExportOptions, "rsl-rl-sac export", arguments)
     file = resolve_run(options.run, options.logs)
     exported = export_policy(file, options.output or file.folder / "export", options.tolerance)
     print(f"{file.title}")

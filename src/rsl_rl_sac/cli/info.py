@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""``rsl-rl-sac info RUN``: what a checkpoint or an exported file is."""
+"""``rsl-rl-sac info RUN``: what a checkpoint, an exported file or a dump is."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.run_info import describe
 from rsl_rl_sac.locomotion.runs import resolve_run
+from rsl_rl_sac.runners.dump import Dump, is_dump, load_dump, replay_dump
 
 
 @dataclass
@@ -24,10 +26,11 @@ class InfoOptions:
     For example:
       rsl-rl-sac info Velocity-Flat-Unitree-Go2     newest run of the task
       rsl-rl-sac info RUN/export/policy.onnx        what an exported file says of itself
+      rsl-rl-sac info RUN/dump_120.pt               the last steps before a number was NaN or infinite
     """
 
     run: tyro.conf.Positional[str]
-    """Run: folder, checkpoint, ONNX or TorchScript file, or a task (its newest run)."""
+    """Run: folder, checkpoint, ONNX or TorchScript file, dump, or a task (its newest run)."""
 
     task: str | None = None
     """Task of ONNX and TorchScript files that do not say theirs."""
@@ -35,12 +38,18 @@ class InfoOptions:
     logs: Path = Path("logs")
     """Folder of all runs."""
 
+    env: int | None = None
+    """Environment of a dump to show; None is the first that went wrong."""
+
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    options = tyro.cli(InfoOptions, prog="rsl-rl-sac info", args=list(arguments))
-    info = describe(resolve_run(options.run, options.logs, options.task))
+    options = parse_options(InfoOptions, "rsl-rl-sac info", arguments)
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    if is_dump(Path(options.run)):
+        _print_dump(load_dump(Path(options.run)), options.env, console)
+        return
+    info = describe(resolve_run(options.run, options.logs, options.task))
     console.print(_table(info.facts))
     if info.versions:
         console.print("\n[bold]Made with[/bold]", _table(info.versions))
@@ -49,6 +58,22 @@ def run(arguments: Sequence[str]) -> None:
         console.print(f"\n[bold]Other than the preset {info.preset}[/bold]{same}")
     if info.differences:
         console.print(_table({name: f"{here}  (preset: {there})" for name, (there, here) in info.differences.items()}))
+
+
+def _print_dump(dump: Dump, env: int | None, console: Console) -> None:
+    steps = replay_dump(dump, env)
+    held = f"{len(dump.envs)} of {dump.num_envs}: {', '.join(map(str, dump.envs))}"
+    shown = str(dump.envs[0] if env is None else env)
+    facts = {"reason": dump.reason, "iteration": str(dump.iteration), "environments": held, "shown": shown}
+    console.print(_table(facts), "")
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for title in ("step", "what", "values", "not finite"):
+        table.add_column(title, style="red" if title == "not finite" else "")
+    last = ""
+    for number, *cells in steps:
+        table.add_row(number if number != last else "", *cells)
+        last = number
+    console.print(table)
 
 
 def _table(rows: dict[str, str]) -> Table:

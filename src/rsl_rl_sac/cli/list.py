@@ -7,17 +7,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
 
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    tyro.cli(list_tasks, prog="rsl-rl-sac list", args=list(arguments))
+    parse_options(list_tasks, "rsl-rl-sac list", arguments)
 
 
 def list_tasks() -> None:

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise ConfigError(f"There is no verb '{verb}'.{hint} Verbs: {', '.join(VERBS)}.")
         # Here: what a verb imports may be missing, which is an error like any other; and help stays quick.
         importlib.import_module(f"rsl_rl_sac.cli.{verb}").run(arguments[1:])
-    except RslRlSacError as error:
+    except (RslRlSacError, OSError) as error:  # the latter: a disk that is full, a folder that cannot be written to
         print(f"rsl-rl-sac: {error}", file=sys.stderr)
         raise SystemExit(2) from None
 

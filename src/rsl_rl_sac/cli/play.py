@@ -13,6 +13,7 @@ import tyro
 from rich.console import Console
 from rich.progress import Progress
 
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.play_env import (
     DEFAULT_LEVEL,
     Ground,
@@ -37,6 +38,10 @@ class PlayOptions:
 
     On the page, the command, pushes and the ground are at your hands, and a run that is still training shows its newest
     checkpoint. Ctrl-C ends it.
+
+    For example:
+      rsl-rl-sac play Velocity-Flat-Unitree-Go2 --viewer        newest run of the task, in the browser
+      rsl-rl-sac play RUN --output walk.gif --command 0.5 0 0   a film of half a metre per second
     """
 
     run: tyro.conf.Positional[str]
@@ -82,7 +87,7 @@ class PlayOptions:
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
-    options = tyro.cli(PlayOptions, prog="rsl-rl-sac play", args=list(arguments))
+    options = parse_options(PlayOptions, "rsl-rl-sac play", arguments)
     file = resolve_run(options.run, options.logs, options.task)
     if options.command is not None:
         check_command(options.command, task_cfg(file.task).commands)

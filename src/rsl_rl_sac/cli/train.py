@@ -17,6 +17,7 @@ from rich.console import Console
 
 from rsl_rl_sac.cli.display import TrainingDisplay, clock
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
+from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import WORLDS, find_world
@@ -131,8 +132,7 @@ def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse(arguments)
     find_world(options.task)  # a typo is found before anything is written
-    if options.nproc < 1:
-        raise ConfigError(f"--nproc must be at least 1, got {options.nproc}.")
+    _check_numbers(options)
     folder = options.resume or options.folder or _new_folder(options)
     if options.resume is not None:
         _check_resume(arguments, folder)
@@ -215,7 +215,7 @@ def film(training: Training) -> None:
 def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     """Parse the command line; the preset or a file, and the task, decide on the defaults."""
     if {"-h", "--help"} & set(arguments):
-        tyro.cli(CommonOptions, prog="rsl-rl-sac train", args=["--help"])  # ends here
+        parse_options(CommonOptions, "rsl-rl-sac train", ["--help"])  # ends here
     arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
     config = _peek(arguments, "--config", "")
     if config:
@@ -229,7 +229,7 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     cfg = preset(_AGENTS[agent] + preset_name, task)
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
     default = kind(task=tyro.MISSING, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
-    return tyro.cli(kind, prog="rsl-rl-sac train", args=list(arguments), default=default)
+    return parse_options(kind, "rsl-rl-sac train", arguments, default)
 
 
 def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions | TrainPPOOptions:
@@ -240,7 +240,17 @@ def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions 
         default = TrainSACOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
     else:
         default = TrainPPOOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
-    return tyro.cli(type(default), prog="rsl-rl-sac train", args=list(arguments), default=default)
+    return parse_options(type(default), "rsl-rl-sac train", arguments, default)
+
+
+def _check_numbers(options: TrainOptions) -> None:
+    """Refuse numbers that make no sense, before anything is written."""
+    for name in ("nproc", "cores", "evaluation_envs"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {value}.")
+    if options.minutes is not None and options.minutes <= 0.0:
+        raise ConfigError(f"--minutes must be positive, got {options.minutes:g}.")
 
 
 def _check_resume(arguments: Sequence[str], folder: Path) -> None:
@@ -292,7 +302,7 @@ def _is_task(argument: str) -> bool:
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
     """Return the value of a flag that decides on the defaults of others."""
-    for argument, value in zip(arguments, [*arguments[1:], default], strict=True):
+    for argument, value in zip(arguments, [*arguments[1:], default], strict=False):
         if argument == flag:
             return value
         if argument.startswith(f"{flag}="):

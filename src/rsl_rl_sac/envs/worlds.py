@@ -20,6 +20,7 @@ WORLDS: dict[str, str] = {
     "": "rsl_rl_sac.locomotion.world:LocomotionWorld",
     "gym": "rsl_rl_sac.envs.gymnasium:GymnasiumWorld",
     "mjlab": "rsl_rl_sac.envs.mjlab:MjlabWorld",
+    "isaaclab": "rsl_rl_sac.envs.isaaclab:isaaclab_world",  # says which script trains there
 }
 """Classes of the worlds by prefix."""
 

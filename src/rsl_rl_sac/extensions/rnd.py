@@ -19,6 +19,9 @@ from rsl_rl_sac.utils.distributed import update_normalizer
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 
+WARM_UP_STEPS = 100
+"""Vector steps before normalized rewards are stored: the horizon of the discounted sums behind the statistics."""
+
 
 class ReplayRND(RandomNetworkDistillation):
     """rsl_rl's random network distillation, for an algorithm that learns from a replay.
@@ -28,7 +31,9 @@ class ReplayRND(RandomNetworkDistillation):
     on with every vector step. But a replay outlives the predictor, so the rewards of a mini-batch are computed when it
     is drawn, each window's with the masks and discounts of the extrinsic ones, unless ``recompute_rewards`` is off.
 
-    A failure gets no intrinsic reward: what it led to is not stored, and nobody shall be curious to fall.
+    A failure gets no intrinsic reward: what it led to is not stored, and nobody shall be curious to fall. Nor do the
+    first steps if normalized rewards are stored: divided by statistics of next to nothing they are up to a thousand
+    times too large, and unlike in PPO they would stay.
     """
 
     def __init__(
@@ -96,6 +101,8 @@ class ReplayRND(RandomNetworkDistillation):
                 for group, values in reached.items():
                     values[timed_out] = final_obs[group].to(values)[timed_out]
             rewards = self.get_intrinsic_reward(TensorDict(reached, obs.batch_size))
+            if not self.cfg.recompute_rewards and self.reward_normalization and self.update_counter <= WARM_UP_STEPS:
+                rewards.zero_()
             return rewards.masked_fill((dones > 0) & ~timed_out, 0.0)
 
     def add_rewards(self, batch: Batch, storage: ReplayStorage) -> Batch:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +32,9 @@ from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, MissingDepende
 
 CONFIG_NAME = "config.yaml"
 """Configuration in the folder of a run."""
+
+_FILE_ACCESS = re.compile(rb"\b(from_file|save|load)\(")
+"""Calls of torch's operations on files, in the source that a TorchScript file holds."""
 
 METADATA_NAME = "metadata.json"
 """Name of the metadata inside a TorchScript file."""
@@ -218,7 +222,16 @@ def _onnx_metadata(path: Path) -> dict:
         return {}
 
 
+def _refuse_file_access(path: Path) -> None:
+    """Refuse TorchScript that reads or writes files: it has no other way out of torch, and a policy needs none."""
+    with zipfile.ZipFile(path) as archive:
+        for name in archive.namelist():
+            if "/code/" in name and name.endswith(".py") and _FILE_ACCESS.search(archive.read(name)):
+                raise CheckpointError(f"'{path}' was refused: it is a program that reads or writes files.")
+
+
 def _load_torchscript(file: PolicyFile) -> Policy:
+    _refuse_file_access(file.path)  # before loading, which may run parts of it
     try:
         module = torch.jit.load(file.path, map_location="cpu").eval()
     except RuntimeError as error:

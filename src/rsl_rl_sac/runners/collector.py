@@ -7,30 +7,13 @@ from __future__ import annotations
 import copy
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 
 import torch
-from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.modules.explorer import Explorer
-
-
-@dataclass
-class VectorStep:
-    """One step of all environments."""
-
-    actions: torch.Tensor
-    """Actions taken."""
-    obs: TensorDict
-    """Observations after the step, and after the reset of those that ended."""
-    rewards: torch.Tensor
-    """Rewards."""
-    dones: torch.Tensor
-    """Whether the episode ended."""
-    extras: dict
-    """What else the environment returned."""
+from rsl_rl_sac.runners.numbers import Numbers, VectorStep
 
 
 class Collector:
@@ -40,15 +23,15 @@ class Collector:
     run: nothing is shared. A thread is enough, since physics and matrix products hold no lock of Python's.
     """
 
-    def __init__(self, env: VecEnv, actor: Actor, explorer: Explorer) -> None:
+    def __init__(self, numbers: Numbers, actor: Actor, explorer: Explorer) -> None:
         """Copy the policy.
 
         Args:
-            env: Environment.
+            numbers: Steps the environment.
             actor: Policy of the learner.
             explorer: Exploration, which is the collector's alone from now on.
         """
-        self.env = env
+        self.numbers = numbers
         self.explorer = explorer
         self.actor = copy.deepcopy(actor).requires_grad_(False)
         self.device = next(actor.parameters()).device
@@ -72,11 +55,12 @@ class Collector:
         steps = []
         with torch.inference_mode():
             for _ in range(num_steps):
-                actions = self.explorer.act(self.actor, obs)
-                obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
+                step = self.numbers.step(obs, self.explorer.act(self.actor, obs))
                 # Copies, since an environment may write its next step into the same memory.
-                obs, rewards, dones = obs.to(self.device).clone(), rewards.clone(), dones.clone()
-                steps.append(VectorStep(actions, obs, rewards, dones, _cloned(extras)))
+                step.obs, step.rewards, step.dones = step.obs.clone(), step.rewards.clone(), step.dones.clone()
+                step.extras = _cloned(step.extras)
+                steps.append(step)
+                obs = step.obs
         return steps, time.perf_counter() - start
 
 

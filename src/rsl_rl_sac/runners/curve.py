@@ -48,6 +48,7 @@ def draw_curve(path: Path, rows: list[dict[str, float]], title: str = "") -> Non
     for axis, name in zip(figure.subplots(1, len(columns), squeeze=False)[0], columns, strict=True):
         axis.plot([row["env_steps"] / 1e6 for row in rows], [row[name] for row in rows], marker=".")
         axis.set_xlabel("environment steps (millions)")
+        axis.locator_params(axis="x", nbins=4)  # more labels touch each other
         axis.set_ylabel(DRAWN_COLUMNS[name])
         axis.grid(alpha=0.3)
     picture = io.BytesIO()

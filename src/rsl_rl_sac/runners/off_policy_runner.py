@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import os
 import pathlib
@@ -17,20 +18,22 @@ from typing import TypeVar
 import torch
 from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
-from rsl_rl.utils import check_nan
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.runners.collector import Collector
+from rsl_rl_sac.runners.numbers import Numbers, VectorStep
 from rsl_rl_sac.utils.checkpoint import (
     check_plain,
+    delete_leftovers,
     delete_older_checkpoints,
-    find_checkpoints,
+    delete_older_replays,
     find_replays,
     load_safely,
     replay_path,
     save_atomically,
 )
+from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import configure_processes, from_first, gather, launched_rank, together
 from rsl_rl_sac.utils.errors import CheckpointError, LostProcessError, NonFiniteError
 from rsl_rl_sac.utils.seeding import get_rng_state, rank_seed, seed_everything, set_rng_state
@@ -77,8 +80,20 @@ class OffPolicyRunner(OnPolicyRunner):
         """Newest checkpoint that was saved or loaded."""
         self.infos: dict | None = None
         """Plain values that go into every checkpoint; :meth:`load` returns them."""
+        self.disk_faults = DiskFaults(train_cfg.get("disk_faults", "retry"))
+        """What to do if a file cannot be written."""
+        self.disk_faults.guard_log(self.logger, train_cfg["save_interval"])
         self._env_is_fresh = True
-        self._collector = Collector(env, self.alg.actor, self.alg.explorer) if train_cfg.get("overlap") else None
+        self.numbers = Numbers(
+            env,
+            train_cfg.get("non_finite", "stop"),
+            train_cfg.get("num_dumped_steps", 10),
+            enabled=train_cfg.get("check_for_nan", True),
+        )
+        """Steps the environment, and sees to it that every number is finite."""
+        self._collector = (
+            Collector(self.numbers, self.alg.actor, self.alg.explorer) if train_cfg.get("overlap") else None
+        )
 
     def _configure_multi_gpu(self) -> None:
         configure_processes(self)
@@ -98,7 +113,7 @@ class OffPolicyRunner(OnPolicyRunner):
         self._env_is_fresh = False
         if hasattr(self.env, "state_dict"):
             check_plain(self.env.state_dict(), "env")  # now, not at the first save
-        obs = self.env.get_observations().to(self.device)
+        obs = self._guard(self.numbers.start, self.env.get_observations().to(self.device))
         self.alg.train_mode()
         if self.is_distributed:
             self.alg.broadcast_parameters()
@@ -113,11 +128,13 @@ class OffPolicyRunner(OnPolicyRunner):
                 obs, losses, times = self._collect_while_updating(obs, self._collector)
             self.current_learning_iteration = iteration
             self.next_iteration = iteration + 1
+            if self.numbers.way == "quarantine":
+                losses["quarantined"] = float(self.numbers.take_count())
             self._log(iteration, start_iteration, total_iterations, *times, losses)
             if self.logger.log_dir is not None and iteration % self.cfg["save_interval"] == 0:
                 self.save_checkpoint()
-        if self.logger.log_dir is not None and self.current_learning_iteration % self.cfg["save_interval"] != 0:
-            self.save_checkpoint()
+        if self.logger.log_dir is not None and self.last_checkpoint != str(self._checkpoint_path()):
+            self.save_checkpoint(is_last=True)
         if self.logger.writer is not None:
             self.logger.stop_logging_writer()
 
@@ -126,9 +143,8 @@ class OffPolicyRunner(OnPolicyRunner):
         start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(self.cfg["num_steps_per_env"]):
-                actions = self.alg.act(obs)
-                obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
-                obs = self._store(obs, rewards, dones, extras)
+                step = self._guard(self.numbers.step, obs, self.alg.act(obs))
+                obs = self._store(step)
         collected = time.perf_counter()
         losses = self._guard(self.alg.update)
         return obs, losses, (collected - start, time.perf_counter() - collected)
@@ -147,20 +163,20 @@ class OffPolicyRunner(OnPolicyRunner):
             losses = self._guard(self.alg.update)
             learned = time.perf_counter()
         finally:
-            steps, seconds = rollout.result()
+            steps, seconds = self._guard(rollout.result)
         with torch.inference_mode():
             for step in steps:
                 self.alg.record(obs, step.actions)
-                obs = self._store(step.obs, step.rewards, step.dones, step.extras)
+                obs = self._store(step)
         return obs, losses, (seconds, learned - start)
 
-    def _store(self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict) -> TensorDict:
-        """Check and store what the environment returned; return the observations on the learner's device."""
-        if self.cfg.get("check_for_nan", True):
-            self._guard(_check_environment, obs, rewards, dones)
-        obs, rewards, dones = obs.to(self.device), rewards.to(self.device), dones.to(self.device)
-        self._guard(self.alg.process_env_step, obs, rewards, dones, extras)
-        self.logger.process_env_step(rewards, dones, extras, self.alg.intrinsic_rewards)
+    def _store(self, step: VectorStep) -> TensorDict:
+        """Store a step; return the observations after it, on the learner's device."""
+        obs, rewards, dones = step.obs.to(self.device), step.rewards.to(self.device), step.dones.to(self.device)
+        self._guard(self.alg.process_env_step, obs, rewards, dones, step.extras)
+        if step.poisoned is not None:
+            self.alg.storage.cut(step.poisoned)
+        self.logger.process_env_step(rewards, dones, step.extras, self.alg.intrinsic_rewards)
         return obs
 
     def save(self, path: str, infos: dict | None = None) -> None:
@@ -179,13 +195,21 @@ class OffPolicyRunner(OnPolicyRunner):
         path, token = from_first((str(path), secrets.token_hex(4)))
         if self.is_distributed:
             state["other_ranks"] = gather({name: state[name] for name in _OWN_STATE if name in state})[1:]
-        if replay is not None:
-            state["replay_token"] = replay["token"] = token
+        own_replay = replay_path(path, token, self.gpu_global_rank)
+        try:
+            if replay is not None:
+                state["replay_token"] = replay["token"] = token
+                with together():
+                    save_atomically(replay, own_replay)
             with together():
-                save_atomically(replay, replay_path(path, token, self.gpu_global_rank))
+                if self.gpu_global_rank == 0:
+                    save_atomically(state, path)
+        except (OSError, CheckpointError):
+            with contextlib.suppress(OSError):  # nobody would find it, and it is large
+                own_replay.unlink(missing_ok=True)
+            raise
         with together():
             if self.gpu_global_rank == 0:
-                save_atomically(state, path)
                 for old in find_replays(path):
                     if f".{token}." not in old.name:
                         old.unlink(missing_ok=True)
@@ -260,20 +284,30 @@ class OffPolicyRunner(OnPolicyRunner):
             raise CheckpointError(f"'{file}' does not belong to '{path}'. {skip}")
         return replay
 
-    def save_checkpoint(self) -> None:
-        """Save ``model_<iteration>.pt``, then delete what is no longer needed."""
-        folder = pathlib.Path(self.logger.log_dir)  # type: ignore[arg-type]
-        path = folder / f"model_{self.current_learning_iteration}.pt"
-        self.save(str(path))
-        if self.gpu_global_rank > 0:
-            return
-        # Newer ones, of a run that this one was rolled back from, are not ours to delete.
-        checkpoints = find_checkpoints(folder)
-        older = checkpoints[: checkpoints.index(path)]
-        for old in older:
-            for replay in find_replays(old):  # it is large, and only the newest checkpoint is resumed from
-                replay.unlink(missing_ok=True)
-        delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
+    def save_checkpoint(self, is_last: bool = False) -> None:
+        """Save ``model_<iteration>.pt``, then delete what is no longer needed.
+
+        Args:
+            is_last: Whether the run ends with this one, so that a disk that fails is an error in any case.
+        """
+        path = self._checkpoint_path()
+        failure: OSError | None = None
+        with self.disk_faults.tolerated(f"The checkpoint '{path}'", is_last):
+            try:
+                if self.gpu_global_rank == 0:
+                    delete_leftovers(path.parent)  # the others wait in save() until the first comes
+                self.save(str(path))
+            except OSError as error:
+                failure = error
+            with together():  # a subclass may write more, in one process only
+                if failure is not None:
+                    raise failure
+                if self.gpu_global_rank == 0:
+                    delete_older_replays(path)
+                    delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
+
+    def _checkpoint_path(self) -> pathlib.Path:
+        return pathlib.Path(self.logger.log_dir) / f"model_{self.current_learning_iteration}.pt"  # type: ignore[arg-type]
 
     def _state_dict(self) -> dict:
         """Return the state of everything but the algorithm: generators, logger, environment."""
@@ -286,6 +320,7 @@ class OffPolicyRunner(OnPolicyRunner):
         }
         if hasattr(self.env, "state_dict"):
             state["env"] = self.env.state_dict()
+            state["numbers"] = self.numbers.state_dict()
         return state
 
     def _load_state_dict(self, state: dict) -> None:
@@ -300,6 +335,7 @@ class OffPolicyRunner(OnPolicyRunner):
             setattr(self.logger, name, value)
         if "env" in state and hasattr(self.env, "load_state_dict"):
             self.env.load_state_dict(state["env"])
+            self.numbers.load_state_dict(state.get("numbers", {"bad_starts": None, "replaced": {}}))
             self._env_is_fresh = False
         set_rng_state(state["rng"])
 
@@ -320,17 +356,22 @@ class OffPolicyRunner(OnPolicyRunner):
         )
 
     def _guard(self, function: Callable[..., T], *args: object) -> T:
-        """Call a function and, if training breaks in it, say where the last good checkpoint is."""
+        """Call a function and, if training breaks in it, say where the last steps and the last good checkpoint are."""
         try:
             return function(*args)
         except (NonFiniteError, LostProcessError) as error:
+            dump = self._dump(error) if isinstance(error, NonFiniteError) else ""
             where = os.path.abspath(self.last_checkpoint) if self.last_checkpoint else "none was saved"
-            raise type(error)(f"{error} Last good checkpoint: {where}.") from error
+            raise type(error)(f"{error}{dump} Last good checkpoint: {where}.") from error
 
-
-def _check_environment(obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor) -> None:
-    """Run rsl_rl's check of what the environment returned, with the error type of this package."""
-    try:
-        check_nan(obs, rewards, dones)
-    except ValueError as error:
-        raise NonFiniteError(str(error)) from error
+    def _dump(self, error: NonFiniteError) -> str:
+        """Write the last vector steps and say where they are."""
+        if self.logger.log_dir is None or self.cfg.get("num_dumped_steps", 10) == 0:
+            return ""
+        rank = f"_rank{self.gpu_global_rank}" if self.gpu_global_rank > 0 else ""
+        path = pathlib.Path(self.logger.log_dir).absolute() / f"dump_{self.next_iteration}{rank}.pt"
+        try:
+            self.numbers.dump(path, str(error), self.next_iteration)
+        except OSError as fault:
+            return f" The last steps could not be written ({fault.strerror or fault})."
+        return f" The last steps: rsl-rl-sac info {path}."

@@ -25,6 +25,7 @@ from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
 from rsl_rl_sac.runners.provenance import record_start
 from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
 from rsl_rl_sac.utils.cores import num_usable_cores
+from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import (
     configure_processes,
     from_first,
@@ -87,7 +88,11 @@ class _PPORunner(OnPolicyRunner):
     def _configure_multi_gpu(self) -> None:
         configure_processes(self)
 
-    def save(self, path: str, infos: dict | None = None) -> None:
+    def save(self, path: str, infos: dict | None = None, is_last: bool = False) -> None:
+        with DiskFaults(self.cfg["disk_faults"]).tolerated(f"The checkpoint '{path}'", is_last):
+            self._save(path, infos)
+
+    def _save(self, path: str, infos: dict | None) -> None:
         state = {**self.alg.save(), "iter": self.current_learning_iteration, "infos": infos or self.infos}
         save_atomically(state, path)
         delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
@@ -151,6 +156,9 @@ class Training:
         runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else _PPORunner
         with _rsl_rl_quiet():
             self.runner = runner_class(self.env, cfg.to_dict(), str(self.folder), str(self.env.device))
+        self._disk_faults = DiskFaults(cfg.disk_faults)
+        if not isinstance(self.runner, OffPolicyRunner):  # ours does so itself
+            self._disk_faults.guard_log(self.runner.logger, cfg.save_interval)
         self._log_to_writer = self.runner.logger.log
         self.runner.logger.log = self._after_iteration
         self._clock = _Clock()
@@ -249,9 +257,10 @@ class Training:
         scores = {name: getattr(progress.score, name) for name in progress.score.columns()}
         self._curve.append({**counts, **training_columns, **scores})
         if self.is_first:
-            write_curve(self.curve_path, self._curve)
-            draw_curve(self.curve_path.with_suffix(".png"), self._curve, self.task)
-            self._save_if_best()
+            with self._disk_faults.tolerated(f"The learning curve or the best policy in '{self.folder}'"):
+                write_curve(self.curve_path, self._curve)
+                draw_curve(self.curve_path.with_suffix(".png"), self._curve, self.task)
+                self._save_if_best()
         self._schedule_evaluation()
 
     def _schedule_evaluation(self) -> None:
@@ -281,9 +290,9 @@ class Training:
 
     def _save(self) -> None:
         if isinstance(self.runner, OffPolicyRunner):
-            self.runner.save_checkpoint()
+            self.runner.save_checkpoint(is_last=True)
         elif self.is_first:
-            self.runner.save(str(self.folder / f"model_{self.progress.iteration - 1}.pt"))
+            self.runner.save(str(self.folder / f"model_{self.progress.iteration - 1}.pt"), is_last=True)
 
     def _resume(self, fresh_replay: bool) -> None:
         """Go on from the newest checkpoint of the folder, if there is one."""

@@ -192,11 +192,17 @@ class ReplayStorage:
             _check_finite(group, values, "extras['final_obs'] holds NaN or infinite values")
         self.timeout_table.append(self.total_steps * self.num_envs + envs, rows)
 
-    def cut(self) -> None:
-        """Declare that what is added next does not follow what was added last, e.g. after the environment restarted."""
+    def cut(self, envs: torch.Tensor | None = None) -> None:
+        """Keep what was added last apart from what comes next.
+
+        Args:
+            envs: Environments whose newest transition is wrong and must never be sampled, whether it ended its episode
+                or not. None declares that what is added next does not follow what was added last, in any environment
+                that did not end its episode, e.g. after all of them restarted. Shape: ``(num_envs,)``.
+        """
         if self.total_steps > 0:
             newest = self.flags[(self.total_steps - 1) % self.num_steps]
-            newest[(newest & _DONE) == 0] |= _CUT
+            newest[(newest & _DONE) == 0 if envs is None else envs.to(self.device)] |= _CUT
             self.last_cut_step = self.total_steps - 1
 
     def newest_observations(self, num_steps: int) -> TensorDict:
@@ -264,7 +270,7 @@ class ReplayStorage:
             if num_cut == 0:
                 break
             if num_cut == flat.numel() and self._num_startable() == 0:
-                raise RuntimeError("Every stored transition lacks its final observation: nothing can be sampled.")
+                raise RuntimeError("Every stored transition is cut: nothing can be sampled.")
             flat[is_cut] = torch.randint(num_valid, (num_cut,), generator=self.generator, device=self.device)
         return first + flat // self.num_envs, flat % self.num_envs
 

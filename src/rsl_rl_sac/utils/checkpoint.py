@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import pathlib
 import pickle
@@ -30,7 +31,16 @@ def save_atomically(content: object, path: str | os.PathLike) -> None:
         CheckpointError: If the content could not be loaded again.
     """
     check_plain(content)
-    _write_atomically(lambda file: torch.save(content, file), path)
+    _write_atomically(lambda file: _save(content, file), path)
+
+
+def _save(content: object, file: BinaryIO) -> None:
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, OSError):  # torch hides what the disk said behind an error of its own
+            raise error.__context__ from None
+        raise
 
 
 def write_text_atomically(text: str, path: str | os.PathLike) -> None:
@@ -131,12 +141,51 @@ def delete_older_checkpoints(newest: str | os.PathLike, keep: int) -> None:
     Args:
         newest: Checkpoint that was just written.
         keep: How many to keep, this one included; 0 keeps all.
+
+    Raises:
+        OSError: If what was just written cannot be read back. Nothing has been deleted then.
     """
-    newest = pathlib.Path(newest)
-    checkpoints = find_checkpoints(newest.parent)
-    if keep > 0 and newest in checkpoints:
-        for old in checkpoints[: max(0, checkpoints.index(newest) + 1 - keep)]:
+    older = _older_checkpoints(newest)
+    if keep > 0 and len(older) >= keep:
+        _check_whole(newest)
+        for old in older[: len(older) + 1 - keep]:
             old.unlink(missing_ok=True)
+
+
+def delete_older_replays(newest: str | os.PathLike) -> None:
+    """Delete the replays of all checkpoints before a certain one: they are large, and only it is resumed from.
+
+    Raises:
+        OSError: If what was just written cannot be read back. Nothing has been deleted then.
+    """
+    replays = [replay for old in _older_checkpoints(newest) for replay in find_replays(old)]
+    if replays:
+        for file in (newest, *find_replays(newest)):
+            _check_whole(file)
+        for replay in replays:
+            replay.unlink(missing_ok=True)
+
+
+def delete_leftovers(folder: str | os.PathLike) -> None:
+    """Delete what a process that was killed while it saved a checkpoint left half-written. Not while one saves."""
+    with contextlib.suppress(OSError):  # what is wrong with the folder, the next save tells
+        for file in pathlib.Path(folder).glob(".model_*.pt.*.tmp"):
+            file.unlink(missing_ok=True)
+
+
+def _older_checkpoints(newest: str | os.PathLike) -> list[pathlib.Path]:
+    """Return the checkpoints before a certain one, oldest first."""
+    checkpoints = find_checkpoints(pathlib.Path(newest).parent)
+    return checkpoints[: checkpoints.index(pathlib.Path(newest))] if pathlib.Path(newest) in checkpoints else []
+
+
+def _check_whole(path: str | os.PathLike) -> None:
+    """Raise an error if a file is not a whole archive; its list of contents is at its end."""
+    try:
+        with zipfile.ZipFile(path):
+            pass
+    except zipfile.BadZipFile as error:
+        raise OSError(errno.EIO, f"'{path}' cannot be read back") from error
 
 
 def _alternative(path: pathlib.Path) -> str:

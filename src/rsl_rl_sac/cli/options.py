@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Command lines as dataclasses, with errors of one line."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import re
+import sys
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import tyro
+
+from rsl_rl_sac.utils.errors import ConfigError
+
+T = TypeVar("T")
+
+
+def parse_options(
+    kind: type[T] | Callable[..., T], program: str, arguments: Sequence[str], default: T | None = None
+) -> T:
+    """Parse the command line of a verb.
+
+    Args:
+        kind: Dataclass of the options, or a function.
+        program: What the user typed before the arguments.
+        arguments: Command line.
+        default: Options that hold where the command line says nothing.
+
+    Raises:
+        ConfigError: If the command line is wrong.
+    """
+    values = {} if default is None else {"default": default}
+    output = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(output):
+            return tyro.cli(
+                kind,
+                prog=program,
+                args=list(arguments),
+                config=(tyro.conf.PositionalMetavarFromFieldName,),
+                **values,  # type: ignore[reportArgumentType]
+            )
+    except SystemExit as end:
+        if end.code:
+            raise ConfigError(f"{error_line(output.getvalue())} {program} --help tells more.") from None
+        sys.stderr.write(output.getvalue())
+        raise
+
+
+def error_line(box: str) -> str:
+    """Return the first part of a box that tyro draws around an error, and the flags that it proposes, as one line."""
+    # Lines are drawn with other characters where the output is not UTF-8, and coloured on a terminal.
+    rows = [line.strip("│╭╰╮╯ ") for line in re.sub(r"\x1b\[[\d;]*m", "", box).splitlines()]
+    rules = [number for number, row in enumerate(rows) if row.endswith(("──", "--")) or not row]
+    first, *others = [" ".join(rows[start + 1 : end]) for start, end in itertools.pairwise(rules)] or [box]
+    proposals = [text for text in others if text.startswith("Perhaps you meant")]
+    flags = list(dict.fromkeys(re.findall(r"(?<!\S)--[a-z][\w.-]*", " ".join(proposals))))
+    hint = f" Did you mean {' or '.join(flag for flag in flags if flag != '--help')}?" if flags else ""
+    line = " ".join(first.split())
+    return f"{line}{'' if line.endswith(('.', '?', '!')) else '.'}{hint}"
