@@ -112,6 +112,18 @@ def test_ppo(tmp_path: pathlib.Path) -> None:
     assert [row["iteration"] for row in read_curve(more.curve_path)] == [0, 2, 3]
 
 
+def test_training_columns_are_means(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the world measures in training is averaged over the iterations since the last evaluation."""
+    seen: list[float] = []
+    training = make_training(tmp_path, make_cfg(4), evaluation_minutes=0.0)
+    training.listener = lambda progress: seen.append(progress.training_columns.get("measured", -1.0))
+    measured = iter([0.5, 1.0, 3.0, 6.0, 2.5])  # the first before any iteration
+    monkeypatch.setattr(training.world, "training_columns", lambda env: {"measured": next(measured)})
+    training.run()
+    assert seen == pytest.approx([-1.0, 1.0, 2.0, 10.0 / 3.0, 12.5 / 4.0])
+    assert [row["measured"] for row in read_curve(training.curve_path)] == [0.5, 3.125]
+
+
 def test_cores_are_split() -> None:
     """Physics and learning get all cores in turn, or half of them each at the same time, never none."""
     assert split_cores(2, overlap=False) == (2, 2)
