@@ -25,12 +25,6 @@ START_HEIGHT |= {"unitree_h1": 0.98, "unitree_g1": 0.725}
 FIELDS = ("qpos", "qvel", "previous_qvel", "sensordata")
 
 
-@pytest.fixture(autouse=True)
-def _in_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let MuJoCo write its log of unstable simulations somewhere else than here."""
-    monkeypatch.chdir(tmp_path)
-
-
 def compiled(name: str) -> mujoco.MjModel:
     """Return the model of a robot on a plane."""
     robot = load_robot(name)
@@ -251,10 +245,11 @@ def test_short_control_step(decimation: int) -> None:
 
 def test_warning_of_mujoco_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A target that MuJoCo refuses leaves the state sound, but the simulation has stopped in mid-step."""
-    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its warnings
+    monkeypatch.chdir(tmp_path)  # where MuJoCo would write its warnings
     env = make_env("Velocity-Flat-Unitree-Go2", 3)
     targets = np.tile(env.robot.default_pos, (3, 1))
     assert not env.physics.step(targets).any()
     targets[1, 0] = 1e11
     assert env.physics.step(targets).tolist() == [False, True, False]
     assert np.abs(env.physics.qvel).max() < 100.0
+    assert not list(tmp_path.iterdir())

@@ -173,7 +173,7 @@ def test_random_actions(task: str, tmp_path: pathlib.Path, monkeypatch: pytest.M
     Half of the robots draw actions within the bounds, half jump between the bounds. The latter is too much for G1,
     whose joints jump by up to 5 rad at 5 ms steps.
     """
-    monkeypatch.chdir(tmp_path)  # where MuJoCo writes its warnings
+    monkeypatch.chdir(tmp_path)  # where MuJoCo would write its warnings
     num_envs = 200
     env, generator = make_env(task, num_envs), torch.Generator().manual_seed(0)
     env.episode_length_buf = torch.randint(0, 1000, (num_envs,), generator=generator)

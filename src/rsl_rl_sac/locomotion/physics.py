@@ -51,6 +51,9 @@ class Physics:
         self.model = model
         self.num_envs = num_envs
         self.decimation = decimation
+        if mujoco.get_mju_user_warning() is None:
+            # step() sees every warning and ends the episode; MuJoCo would write a line of MUJOCO_LOG.TXT for each.
+            mujoco.set_mju_user_warning(lambda message: None)
         self.batch = Batch(model, num_envs, num_threads or num_usable_cores())
         self.qpos, self.qvel, self.ctrl = (self.batch.bind(name) for name in ("qpos", "qvel", "ctrl"))
         self._trajectory = np.empty((num_envs, decimation, model.nq + model.nv))
