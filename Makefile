@@ -9,7 +9,7 @@ MJLAB_CODE := src/rsl_rl_sac/envs/mjlab.py src/rsl_rl_sac/runners/mjlab_runner.p
 	$(wildcard tests/envs/mjlab/*.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types pytest format docs compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
+.PHONY: demo test lint types pytest format docs figures compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
 
 demo: $(VENV)/.ready  ## Train on the built-in environment, score, export (about a minute)
 	$(BIN)/python examples/double_integrator.py
@@ -32,6 +32,9 @@ format: $(VENV)/.ready  ## Format the code
 
 docs: $(VENV)/.ready  ## Write the pages that are made from the code
 	$(BIN)/python docs/generate_configuration.py
+
+figures: $(VENV)/.ready  ## Draw the figures of results/
+	$(BIN)/python results/make_figures.py
 
 compat: $(RSL_RL_VERSIONS:%=compat-%)  ## Run the tests on every supported rsl_rl
 
@@ -56,6 +59,7 @@ benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hou
 	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
 	$(VENV)-benchmark/bin/python benchmarks/rnd.py
 	$(VENV)-benchmark/bin/python benchmarks/distributed.py
+	$(VENV)-benchmark/bin/python benchmarks/symmetry.py
 
 benchmark-gymnasium: $(VENV)-benchmark/.ready  ## Train on Gymnasium's tasks, ours and Stable-Baselines3's (a day)
 	$(VENV)-benchmark/bin/python benchmarks/gymnasium_peers.py

@@ -27,7 +27,16 @@ from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.runners.training import Progress, Training
 
-COLUMNS = ("seconds", "iteration", "replay_is_full", "memory_mb", "files", "threads", "log_mb", "checkpoint_mb")
+COLUMNS: tuple[str, ...] = (
+    "seconds",
+    "iteration",
+    "replay_is_full",
+    "memory_mb",
+    "files",
+    "threads",
+    "log_mb",
+    "checkpoint_mb",
+)
 """What is measured; the memory is what the process has in RAM."""
 
 

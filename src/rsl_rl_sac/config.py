@@ -9,7 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rsl_rl_sac.utils.config_base import Cfg, check, check_hidden_dims, check_int, check_number, is_number
+from rsl_rl_sac.utils.config_base import (
+    Cfg,
+    check,
+    check_activation,
+    check_hidden_dims,
+    check_int,
+    check_number,
+    check_pair,
+    is_number,
+)
 
 OBS_DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Names of the types in which the replay can store observations and actions."""
@@ -36,7 +45,9 @@ class DistributionCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         check_number(self, "init_std", 0.0, 1e3, open_low=True)
+        check_pair(self, "log_std_range", -50.0, 10.0)
         check_number(self, "mean_weight_std", 0.0, 1e3)
         check(self.mean_bias in ("default_pose", "zero"), "mean_bias", self.mean_bias, "'default_pose' or 'zero'")
 
@@ -65,7 +76,9 @@ class ActorCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         check_hidden_dims(self)
+        check_activation(self)
 
 
 @dataclass
@@ -98,11 +111,12 @@ class CriticCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         check_hidden_dims(self)
-        check_int(self, "num_critics", 1)
-        check_int(self, "num_atoms", 1)
-        low, high = self.value_range
-        check(low < high, "value_range", self.value_range, "two numbers, low < high")
+        check_activation(self)
+        check_int(self, "num_critics", 1, 1000)
+        check_int(self, "num_atoms", 1, 100_000)
+        check_pair(self, "value_range", -1e9, 1e9)
 
 
 @dataclass
@@ -123,6 +137,7 @@ class SymmetryCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         check_number(self, "mirror_loss_coeff", 0.0, 1e9)
 
 
@@ -162,13 +177,13 @@ class RndCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         check_number(self, "weight", 0.0, 1e9)
-        check_int(self, "num_outputs", 1)
+        check_int(self, "num_outputs", 1, 1_000_000)
         check_number(self, "learning_rate", 0.0, 1.0, open_low=True)
         for name in ("predictor_hidden_dims", "target_hidden_dims"):
-            sizes = getattr(self, name)
-            ok = len(sizes) > 0 and all(isinstance(size, int) and (size > 0 or size == -1) for size in sizes)
-            check(ok, name, sizes, "a non-empty list of positive integers or -1")
+            check_hidden_dims(self, name, allows_input_size=True)
+        check_activation(self)
         schedule = self.weight_schedule
         if schedule is None:
             return
@@ -190,6 +205,8 @@ class RndCfg(Cfg):
 @dataclass
 class SACCfg(Cfg):
     """The algorithm."""
+
+    wider_types = {"action_bounds": list[float | list[float]] | None}  # noqa: RUF012  (not a field)
 
     class_name: str = "rsl_rl_sac:SAC"
     """Algorithm class."""
@@ -298,6 +315,11 @@ class SACCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        if isinstance(self.rnd_cfg, dict):  # an empty one is off, as in rsl_rl
+            self.rnd_cfg = RndCfg.from_dict(self.rnd_cfg, "rnd_cfg.") if self.rnd_cfg else None
+        if isinstance(self.symmetry_cfg, dict):
+            self.symmetry_cfg = SymmetryCfg.from_dict(self.symmetry_cfg, "symmetry_cfg.")
+        super().__post_init__()
         for name in ("num_learning_epochs", "num_mini_batches", "batch_size", "n_step", "policy_update_frequency"):
             check_int(self, name, 1)
         check_int(self, "replay_size", 1)
@@ -316,8 +338,8 @@ class SACCfg(Cfg):
         )
         check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
         check_int(self, "actor_start_update", 0)
-        low, high = self.exploration_scale
-        check(low > 0.0 and high > 0.0, "exploration_scale", self.exploration_scale, "two positive numbers")
+        ok = all(0.0 < factor <= 1e6 for factor in self.exploration_scale)
+        check(ok, "exploration_scale", self.exploration_scale, "two positive numbers, 1e6 at most")
         ok = all(0.0 <= value < 1.0 for value in self.exploration_correlation)
         check(ok, "exploration_correlation", self.exploration_correlation, "two numbers in [0, 1)")
         if self.desired_kl is not None:
@@ -331,12 +353,6 @@ class SACCfg(Cfg):
         check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
         for name in ("replay_dtype", "replay_action_dtype"):
             check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
-        if isinstance(self.rnd_cfg, dict):
-            self.rnd_cfg = (
-                RndCfg.from_dict(self.rnd_cfg, "rnd_cfg.") if self.rnd_cfg else None
-            )  # empty: off, as in rsl_rl
-        if isinstance(self.symmetry_cfg, dict):
-            self.symmetry_cfg = SymmetryCfg.from_dict(self.symmetry_cfg, "symmetry_cfg.")
 
 
 @dataclass
@@ -381,6 +397,7 @@ class BaseRunnerCfg(Cfg):
 
     def __post_init__(self) -> None:
         """Check the values."""
+        super().__post_init__()
         for name in ("num_envs", "num_steps_per_env", "max_iterations", "save_interval"):
             check_int(self, name, 1)
         check_int(self, "seed", 0)

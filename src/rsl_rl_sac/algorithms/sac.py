@@ -11,14 +11,23 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from rsl_rl_sac.algorithms.construction import build_actor, build_critic, build_storage, resolve_groups
+from rsl_rl_sac.algorithms.construction import (
+    build_actor,
+    build_critic,
+    build_storage,
+    check_env,
+    resolve_groups,
+)
+from rsl_rl_sac.algorithms.saved_state import check_saved_state
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.envs.check_vec_env import check_step
 from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
 from rsl_rl_sac.models import Actor, CriticEnsemble
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
+from rsl_rl_sac.utils.devices import check_device, within_memory
 from rsl_rl_sac.utils.distributed import average, broadcast, update_normalization
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
@@ -168,6 +177,8 @@ class SAC:
         """
         if self._last_obs is None or self._last_actions is None:
             raise RuntimeError("process_env_step() was called without act().")
+        shapes = {group: values.shape[1:] for group, values in self.storage.observations.items()}
+        check_step(shapes, obs, rewards, dones, extras)
         if not bool(torch.isfinite(rewards).all()):
             envs = torch.nonzero(~torch.isfinite(rewards)).flatten().tolist()
             raise NonFiniteError(
@@ -197,6 +208,7 @@ class SAC:
 
     # -- Learning ----------------------------------------------------------------------------------------------------
 
+    @within_memory("a gradient step", "algorithm.batch_size or algorithm.num_mini_batches")
     def update(self) -> dict[str, float]:
         """Make the gradient steps of one iteration and return the mean of :data:`METRICS`."""
         self.iteration += 1
@@ -319,7 +331,7 @@ class SAC:
         statistics into inference tensors that no checkpoint can be loaded into.
         """
         if self._num_new_steps > 0:
-            obs = self.storage.newest_observations(self._num_new_steps).to(self.device)
+            obs = self.storage.newest_observations(self._num_new_steps).to(self.device, self.storage.dtype)
             update_normalization(self.actor, obs, self.world_size)
             update_normalization(self.critic, obs, self.world_size)
             if self.rnd is not None:
@@ -401,10 +413,11 @@ class SAC:
         Returns:
             Whether the runner shall take over the iteration.
         """
-        if "target_critic_state_dict" not in loaded_dict:
-            raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
         parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "replay", "rnd"), True)
         parts = parts if load_cfg is None else load_cfg
+        networks = {"actor": self.actor, "critic": self.critic, "target_critic": self.target_critic}
+        networks = {f"{name}_state_dict": network for name, network in networks.items()}
+        check_saved_state(loaded_dict, parts, networks, strict)
         has_replay = bool(parts.get("replay")) and "replay_state_dict" in loaded_dict
         is_own = loaded_dict.get("rank", 0) == self.rank  # rsl_rl's runner saves the first of many processes only
         if has_replay:
@@ -462,9 +475,12 @@ class SAC:
         # Runners up to rsl_rl 5.4.2 read this key whatever the algorithm.
         cfg["algorithm"].setdefault("rnd_cfg", None)
         alg_cfg = SACCfg.from_dict(cfg["algorithm"], "algorithm.")
+        check_device(device)
+        check_device(alg_cfg.replay_device or device, "algorithm.replay_device")
+        check_env(obs, env)
         if alg_cfg.reuse_cpu_memory and torch.device(device).type == "cpu":
             reuse_large_allocations()
-        groups = resolve_groups(obs, cfg["obs_groups"], alg_cfg)
+        groups = resolve_groups(obs, cfg.setdefault("obs_groups", {}), alg_cfg)
         low, high = resolve_action_bounds(env, env.num_actions, alg_cfg.action_bounds, alg_cfg.largest_action)
         actor = build_actor(cfg.get("actor", {}), obs, groups, env.num_actions, low, high)
         critic = build_critic(cfg.get("critic", {}), obs, groups, env.num_actions)

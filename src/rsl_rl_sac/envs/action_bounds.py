@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
+from rsl_rl_sac.utils.config_base import shown
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError
 
 
@@ -98,8 +99,11 @@ def resolve_action_bounds(
         )
     where = "algorithm.action_bounds" if override is not None else f"{type(env).__name__}.action_bounds"
     if not isinstance(bounds, list | tuple) or len(bounds) != 2:
-        raise ConfigError(f"{where} must be a pair (low, high), got {bounds!r}.")
-    low, high = (torch.as_tensor(bound, dtype=torch.get_default_dtype()).cpu() for bound in bounds)
+        raise ConfigError(f"{where} must be a pair (low, high), got {shown(bounds)}.")
+    try:
+        low, high = (torch.as_tensor(bound, dtype=torch.get_default_dtype()).cpu() for bound in bounds)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ConfigError(f"{where} must hold numbers, got {shown(bounds)}.") from error
     low, high = (bound.repeat(num_actions) if bound.dim() == 0 else bound for bound in (low, high))
     if low.shape != (num_actions,) or high.shape != (num_actions,):
         raise ConfigError(

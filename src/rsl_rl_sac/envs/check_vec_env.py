@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 
 import torch
 from rsl_rl.env import VecEnv
@@ -75,6 +76,40 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
             " num_steps, or set episode_length_buf to something that time-outs heed."
         )
     findings.raise_if_any(type(env).__name__)
+
+
+def check_step(
+    shapes: Mapping[str, tuple[int, ...]], obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict
+) -> None:
+    """Raise an error if what ``step`` returned has other shapes than it must have.
+
+    Torch would stretch many a wrong shape to the right one, and the critics would learn from wrong numbers.
+
+    Args:
+        shapes: Shapes of the observation groups, of at least one.
+        obs: Observations.
+        rewards: Rewards.
+        dones: Whether the episode ended.
+        extras: What else the environment returned.
+    """
+    num_envs = next(iter(shapes.values()))[0]
+    vectors = {"rewards": rewards, "dones": dones}
+    if extras.get("time_outs") is not None:
+        vectors["extras['time_outs']"] = extras["time_outs"]
+    for name, value in vectors.items():
+        if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
+            found = tuple(value.shape) if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"
+            raise EnvContractError(f"step(): {name} must be a tensor of shape ({num_envs},), got {found}.")
+    for name, groups in {"observations": obs, "extras['final_obs']": extras.get("final_obs")}.items():
+        for group, shape in shapes.items():
+            found = groups.get(group, None) if groups is not None else None
+            if found is not None and found.shape != shape:
+                raise EnvContractError(
+                    f"step(): group '{group}' of the {name} must have the shape {tuple(shape)}, got"
+                    f" {tuple(found.shape)}."
+                )
+            if found is None and groups is obs:
+                raise EnvContractError(f"step(): the {name} have no group '{group}', which they had before.")
 
 
 class _Findings:

@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import torch
 from rsl_rl.env import VecEnv
-from rsl_rl.utils import resolve_callable
 from tensordict import TensorDict
 
 from rsl_rl_sac.config import SymmetryCfg
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.storage import Batch
+from rsl_rl_sac.utils.config_base import resolve
 from rsl_rl_sac.utils.errors import ConfigError
 
 AugmentationFunction = Callable[..., tuple[TensorDict | None, torch.Tensor | None]]
@@ -54,7 +54,7 @@ class Symmetry:
             mirror_loss_coeff: Factor on the mirror loss.
         """
         self.env = env
-        self.function: AugmentationFunction = resolve_callable(data_augmentation_func)  # type: ignore[assignment]
+        self.function: AugmentationFunction = resolve(data_augmentation_func, "symmetry_cfg.data_augmentation_func")
         self.use_data_augmentation = use_data_augmentation
         self.use_mirror_loss = use_mirror_loss
         self.mirror_loss_coeff = mirror_loss_coeff

@@ -89,8 +89,9 @@ class Actor(MLPModel):
 
 
 def normalized_observations(model: MLPModel, obs: TensorDict) -> torch.Tensor:
-    """Concatenate and normalize the observation groups of a model."""
-    groups = [obs[group] for group in model.obs_groups]
+    """Concatenate and normalize the observation groups of a model, in the default type whatever theirs is."""
+    dtype = torch.get_default_dtype()
+    groups = [obs[group].to(dtype) for group in model.obs_groups]
     return model.obs_normalizer(torch.cat(groups, dim=-1) if len(groups) > 1 else groups[0])
 
 

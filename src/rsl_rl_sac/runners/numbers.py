@@ -17,6 +17,7 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
+from rsl_rl_sac.envs.check_vec_env import check_step
 from rsl_rl_sac.utils.checkpoint import save_atomically
 from rsl_rl_sac.utils.errors import NonFiniteError
 
@@ -110,6 +111,7 @@ class Numbers:
                 raise NonFiniteError(f"{_place(actions=actions)} The policy itself is broken.")
             actions = torch.where(bad_actions.unsqueeze(1), 0.0, actions)
         new_obs, rewards, dones, extras = self.env.step(actions.to(self.env.device))
+        check_step({group: values.shape for group, values in _groups(obs).items()}, new_obs, rewards, dones, extras)
         step = VectorStep(actions, new_obs.to(actions.device), rewards, dones, extras)
         if self.enabled:
             self._remember(obs, step)

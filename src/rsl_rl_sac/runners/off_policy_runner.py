@@ -21,9 +21,11 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.runners.collector import Collector
 from rsl_rl_sac.runners.numbers import Numbers, VectorStep
 from rsl_rl_sac.utils.checkpoint import (
+    check_parts,
     check_plain,
     delete_leftovers,
     delete_older_checkpoints,
@@ -33,9 +35,11 @@ from rsl_rl_sac.utils.checkpoint import (
     replay_path,
     save_atomically,
 )
+from rsl_rl_sac.utils.config_base import resolve, shown
+from rsl_rl_sac.utils.devices import check_device
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import configure_processes, from_first, gather, launched_rank, together
-from rsl_rl_sac.utils.errors import CheckpointError, LostProcessError, NonFiniteError
+from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, LostProcessError, NonFiniteError
 from rsl_rl_sac.utils.seeding import get_rng_state, rank_seed, seed_everything, set_rng_state
 
 T = TypeVar("T")
@@ -47,6 +51,9 @@ _LOGGER_NUMBERS = ("tot_timesteps", "tot_time")
 
 WITHOUT_REPLAY = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
 """Parts of a checkpoint with which a training goes on, but not exactly."""
+
+_RUNNER_STATE: dict[str, type] = {name: dict for name in ("rng", "logger_tensors", "logger_queues", "logger_numbers")}
+"""Parts of the runner's own state."""
 
 _OWN_STATE = ("explorer", "rank", "rnd_state_dict", "runner")
 """Parts of a checkpoint that differ between processes. At its top are those of the first."""
@@ -68,7 +75,13 @@ class OffPolicyRunner(OnPolicyRunner):
     """The algorithm."""
 
     def __init__(self, env: VecEnv, train_cfg: dict, log_dir: str | None = None, device: str = "cpu") -> None:
-        """Construct the runner. The configuration is copied, not changed."""
+        """Construct the runner. The configuration is copied, not changed.
+
+        Raises:
+            ConfigError: If a value of the configuration is wrong, a key is missing, or there is no such device.
+        """
+        check_runner_cfg(train_cfg)
+        check_device(device)
         train_cfg = copy.deepcopy(train_cfg)
         if train_cfg.get("seed") is not None:
             seed_everything(rank_seed(train_cfg["seed"], launched_rank()))  # every process explores on its own
@@ -231,14 +244,16 @@ class OffPolicyRunner(OnPolicyRunner):
             map_location: Device to load to.
 
         Raises:
-            CheckpointError: If the checkpoint is damaged, unsafe or of another run. Nothing has been changed then,
-                unless the networks differ in shape.
+            CheckpointError: If the checkpoint is damaged, unsafe or of another run. Nothing has been changed then.
         """
         with together():
             # To the CPU first: the state of the environment and the replay belong elsewhere than the learner.
             state = load_safely(path, map_location or "cpu")
-            if "iter" not in state:
+            if not isinstance(state.get("iter"), int):
                 raise CheckpointError(f"'{path}' is not a checkpoint of a runner.")
+            if "runner" in state:
+                check_parts(state, {"runner": dict}, f"'{path}'")
+                check_parts(state["runner"], _RUNNER_STATE, f"The state of the runner in '{path}'")
             has_replay = (load_cfg is None or bool(load_cfg.get("replay"))) and "replay_token" in state
             others = state.pop("other_ranks", [])
             same_processes = self.gpu_world_size == 1 + len(others)
@@ -266,7 +281,7 @@ class OffPolicyRunner(OnPolicyRunner):
             if resumes:
                 self._load_state_dict(state["runner"])
         self.last_checkpoint = str(path)
-        return state["infos"]
+        return state.get("infos")  # type: ignore[return-value]  # None if nobody gave any, as in rsl_rl
 
     def _load_replay(self, path: str, token: str) -> dict | None:
         """Load this process's replay, None if the file is gone, as it is for all but the newest checkpoint."""
@@ -375,3 +390,30 @@ class OffPolicyRunner(OnPolicyRunner):
         except OSError as fault:
             return f" The last steps could not be written ({fault.strerror or fault})."
         return f" The last steps: rsl-rl-sac info {path}."
+
+
+def check_runner_cfg(train_cfg: dict) -> None:
+    """Raise an error if the configuration of a runner, as a dictionary, lacks something or has a bad value.
+
+    Args:
+        train_cfg: Configuration. The sections of networks and algorithm are checked where these are built; keys of
+            others, such as those of Isaac Lab's scripts, are left alone.
+    """
+    if not isinstance(train_cfg, dict):
+        raise ConfigError(f"The configuration of a runner must be a dictionary, got {shown(train_cfg)}.")
+    missing = {"algorithm", "num_steps_per_env", "save_interval"} - train_cfg.keys()
+    if missing:
+        raise ConfigError(f"The configuration of a runner lacks {', '.join(sorted(missing))}.")
+    algorithm = train_cfg["algorithm"]
+    if not isinstance(algorithm, dict) or "class_name" not in algorithm:
+        raise ConfigError(f"'algorithm' must be a dictionary with a class_name, got {shown(algorithm)}.")
+    if not hasattr(resolve(algorithm["class_name"], "algorithm.class_name"), "construct_algorithm"):
+        raise ConfigError(f"algorithm.class_name must name an algorithm, got {shown(algorithm['class_name'])}.")
+    sections = ("actor", "critic", "algorithm")
+    RunnerCfg.check_values(
+        {
+            name: value
+            for name, value in train_cfg.items()
+            if name not in sections and not (name == "seed" and value is None)
+        }
+    )

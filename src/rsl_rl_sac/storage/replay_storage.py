@@ -11,6 +11,7 @@ import torch
 from tensordict import TensorDict
 
 from rsl_rl_sac.storage.timeout_table import TimeoutTable
+from rsl_rl_sac.utils.checkpoint import check_parts
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, EnvContractError, NonFiniteError
 
 _DONE = 1
@@ -21,6 +22,13 @@ _TIME_OUT = 2
 
 _CUT = 4
 """Flag of a transition whose next observation is unknown: it can be neither sampled nor passed by a window."""
+
+_SAVED: dict[str, type] = {
+    **dict.fromkeys(("observations", "timeout_table"), dict),
+    **dict.fromkeys(("actions", "rewards", "flags", "generator"), torch.Tensor),
+    **dict.fromkeys(("total_steps", "num_steps", "last_cut_step"), int),
+}
+"""Parts of a saved ring."""
 
 _WINDOWS_AT_ONCE = 1 << 20
 """Windows whose returns are computed together, which bounds the scratch memory (an index alone takes 8 bytes each)."""
@@ -360,6 +368,7 @@ class ReplayStorage:
 
     def check_state_dict(self, state_dict: dict) -> None:
         """Raise an error if a state is not one of a ring of the same size with the same observations."""
+        check_parts(state_dict, _SAVED, "The saved replay")
         for group, mine in self.observations.items():
             theirs = state_dict["observations"].get(group)
             if theirs is None or theirs.shape[1:] != mine.shape[1:]:

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import torch
 
+from rsl_rl_sac.utils.config_base import one_line
 from rsl_rl_sac.utils.errors import CheckpointError
 
 _MODEL_NAME = re.compile(r"model_(\d+)\.pt")
@@ -105,11 +106,25 @@ def load_safely(path: str | os.PathLike, map_location: str | torch.device | None
         raise CheckpointError(
             f"'{path}' was refused: it holds something other than tensors and plain values, which could run code."
         ) from error
-    except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, KeyError) as error:
-        raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({error}).{_alternative(path)}") from error
+    except Exception as error:  # each byte of an archive means something else, and so does each way to fail on it
+        reason = one_line(str(error)) or type(error).__name__
+        raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({reason}).{_alternative(path)}") from error
     if not isinstance(content, dict):
         raise CheckpointError(f"'{path}' is not a checkpoint: it holds a {type(content).__name__}.")
     return content
+
+
+def check_parts(state: dict, kinds: dict[str, type], what: str) -> None:
+    """Raise an error if a part of a saved state is missing or is something else.
+
+    Args:
+        state: State.
+        kinds: Type of each part.
+        what: What the state is of, for the message.
+    """
+    wrong = [name for name, kind in kinds.items() if not isinstance(state.get(name), kind)]
+    if wrong:
+        raise CheckpointError(f"{what} lacks {', '.join(wrong)}, or they are not what they should be.")
 
 
 def find_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:

@@ -11,6 +11,7 @@ import yaml
 
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.utils.config_base import one_line, shown
 from rsl_rl_sac.utils.errors import ConfigError
 from rsl_rl_sac.utils.versions import is_newer_than_ours, package_version
 
@@ -32,24 +33,24 @@ def load_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg]:
     """
     try:
         content = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(error).split())  # YAML's messages have many lines
-        raise ConfigError(f"'{path}' cannot be read as a configuration: {reason}") from error
-    if not isinstance(content, dict) or content.get("agent") not in _KINDS:
+    # Dates that do not exist and endless integers are plain value errors, a thousand brackets a recursion error.
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
+        raise ConfigError(f"'{path}' cannot be read as a configuration: {one_line(str(error))}") from error
+    agent = content.pop("agent", None) if isinstance(content, dict) else None
+    if not isinstance(agent, str) or agent not in _KINDS:
         raise ConfigError(f"'{path}' is not the configuration of a run: it needs 'agent', one of {', '.join(_KINDS)}.")
-    written_by = str(content.pop("version", ""))
+    written_by, task = content.pop("version", ""), content.pop("task", "")
+    if not (isinstance(written_by, str) and isinstance(task, str)):
+        raise ConfigError(f"'{path}': 'version' and 'task' must be texts, got {shown(written_by)} and {shown(task)}.")
     if is_newer_than_ours(written_by):
         raise ConfigError(
             f"'{path}' was written by version {written_by} of rsl-rl-sac, this is {package_version()}: upgrade with pip"
             " install --upgrade rsl-rl-sac."
         )
-    task = str(content.pop("task", ""))
     try:
-        return task, _KINDS[content.pop("agent")].from_dict(content)
+        return task, _KINDS[agent].from_dict(content)
     except ConfigError as error:
         raise ConfigError(f"'{path}': {error}") from error
-    except (TypeError, ValueError, AttributeError) as error:  # a list where a number belongs, and the like
-        raise ConfigError(f"'{path}' is damaged: {error}") from error
 
 
 def to_plain(value: Any) -> Any:  # noqa: ANN401

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Checks of a saved state before any of it is loaded, so that a training that cannot go on from it stays as it is."""
+
+from __future__ import annotations
+
+import torch
+
+from rsl_rl_sac.utils.checkpoint import check_parts
+from rsl_rl_sac.utils.errors import CheckpointError
+
+_KINDS: dict[str, dict[str, type]] = {
+    "actor": {"actor_state_dict": dict},
+    "critic": {"critic_state_dict": dict, "target_critic_state_dict": dict, "log_alpha": torch.Tensor},
+    "optimizer": {f"{name}_optimizer_state_dict": dict for name in ("actor", "critic", "temperature")},
+    "iteration": {"explorer": dict, "counters": dict},
+    "replay": {"counters": dict},
+}
+"""What each part that can be loaded consists of."""
+
+
+def check_saved_state(state: dict, parts: dict, networks: dict[str, torch.nn.Module], strict: bool) -> None:
+    """Raise an error if a state is not one of SAC with these networks.
+
+    Args:
+        state: State.
+        parts: Parts that shall be loaded, by name.
+        networks: Networks by the name of their state.
+        strict: Whether the parameters must match exactly.
+    """
+    if "target_critic_state_dict" not in state:
+        raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
+    needed = {name: kind for part, kinds in _KINDS.items() if parts.get(part) for name, kind in kinds.items()}
+    check_parts({"rank": 0, **state}, {"rank": int, **needed}, "The checkpoint")
+    for name, network in networks.items():
+        if strict and name in needed:
+            _check_network(state[name], network.state_dict())
+
+
+def _check_network(saved: dict, own: dict) -> None:
+    for name in [*own, *(name for name in saved if name not in own)]:
+        shapes = [tuple(values[name].shape) if name in values else "none" for values in (saved, own)]
+        if shapes[0] != shapes[1]:
+            raise CheckpointError(
+                f"The checkpoint does not fit the networks of this run: the shape of '{name}' is {shapes[0]} there and"
+                f" {shapes[1]} here."
+            )
