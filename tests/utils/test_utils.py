@@ -68,10 +68,10 @@ def test_memory_is_reused() -> None:
     def faults(rounds: int) -> int:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
         for _ in range(rounds):
-            torch.ones(4_000_000)  # 16 MB, 3906 pages
+            torch.ones(12_000_000)  # 48 MB, 11 719 pages; up to 32 MB glibc learns to keep by itself
         return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
     faults(2)
-    # Without the setting every round faults in all its pages: 78,000. A heap that other tests left in pieces may serve the
-    # first few rounds from different places.
-    assert faults(20) < 30_000
+    # Without the setting every round faults in all its pages, 58 600 in five. The best of four counts: a heap that
+    # other tests left in pieces may serve some of the rounds from different places.
+    assert min(faults(5) for _ in range(4)) < 1000
