@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from rsl_rl_sac.config import RndCfg, RunnerCfg
+from benchmarks.rnd import maze_cfg
+from rsl_rl_sac.config import RndCfg
 from rsl_rl_sac.envs import PointMaze
 from rsl_rl_sac.runners import OffPolicyRunner
 
@@ -28,14 +29,7 @@ def one_thread() -> Iterator[None]:
 
 def finds_the_goal(rnd_cfg: RndCfg | None, seed: int, num_iterations: int = 40) -> bool:
     """Train until the maze gives a reward and return whether it did."""
-    cfg = RunnerCfg(seed=seed, num_envs=NUM_ENVS, num_steps_per_env=16)
-    cfg.actor.hidden_dims = cfg.critic.hidden_dims = [64, 64]
-    algorithm = cfg.algorithm
-    algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 8, 128, 100_000
-    algorithm.n_step, algorithm.tau = 3, 0.05
-    algorithm.actor_learning_rate = algorithm.critic_learning_rate = 3e-3
-    algorithm.init_temperature, algorithm.target_entropy_scale, algorithm.temperature_learning_rate = 0.01, 0.5, 1e-3
-    algorithm.rnd_cfg = rnd_cfg
+    cfg = maze_cfg(rnd_cfg, seed, NUM_ENVS)
     runner = OffPolicyRunner(PointMaze(NUM_ENVS, seed=seed), cfg.to_dict())
     for _ in range(num_iterations):
         runner.learn(1)
