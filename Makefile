@@ -9,9 +9,16 @@ MJLAB_CODE := src/rsl_rl_sac/envs/mjlab.py src/rsl_rl_sac/runners/mjlab_runner.p
 	$(wildcard tests/envs/mjlab/*.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo test lint types pytest format docs figures compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
+.PHONY: demo demo-optimum test lint types pytest format docs figures compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
 
-demo: $(VENV)/.ready  ## Train on the built-in environment, score, export (about a minute)
+DEMO_TASK := Velocity-Flat-Unitree-Go2
+
+demo: $(VENV)/.ready  ## Teach a quadruped to walk, score, export (about ten minutes)
+	$(BIN)/rsl-rl-sac train $(DEMO_TASK) --minutes 8 --evaluation-minutes 0.5 --name demo
+	$(BIN)/rsl-rl-sac evaluate $(DEMO_TASK)
+	$(BIN)/rsl-rl-sac export $(DEMO_TASK)
+
+demo-optimum: $(VENV)/.ready  ## Train on a problem with a known optimum, score, export (about a minute)
 	$(BIN)/python examples/double_integrator.py
 
 test: lint types pytest  ## Lint, type check, test

@@ -4,7 +4,8 @@
 
 For noise of several sizes around the default pose: the reward per step by term, and the drift signal, the part of the
 body's mean velocity that a random constant offset of the action causes. Without drift, no small change of a policy
-that stands moves the robot, and there is no gradient to follow.
+that stands moves the robot, and there is no gradient to follow. All of it in the suite's physics, and in the coarse one
+that trainings may use (``coarse_physics``).
 
     python benchmarks/exploration.py
 """
@@ -12,6 +13,7 @@ that stands moves the robot, and there is no gradient to follow.
 from __future__ import annotations
 
 import csv
+import itertools
 import pathlib
 from dataclasses import dataclass
 
@@ -19,11 +21,11 @@ import numpy as np
 import torch
 import tyro
 
-from rsl_rl_sac.locomotion import make_env
+from rsl_rl_sac.locomotion import make_env, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 
 RESULTS = pathlib.Path(__file__).parent / "results"
-PRINTED = ("task", "noise", "correlation", "reward", "standing", "drift")
+PRINTED = ("task", "physics", "noise", "correlation", "reward", "standing", "drift")
 
 
 @dataclass
@@ -80,15 +82,17 @@ def measure(env: VelocityEnv, options: Options, scale: float, correlation: float
 def main(options: Options) -> None:
     """Measure, print and write a table."""
     rows = []
-    for task in options.tasks:
-        env = make_env(task, options.num_envs, seed=0, observation_noise=False)
+    for task, physics in itertools.product(options.tasks, ("fine", "coarse")):
+        cfg = task_cfg(task).physics if physics == "fine" else task_cfg(task).physics.coarse()
+        env = make_env(task, options.num_envs, seed=0, observation_noise=False, physics=cfg)
         settings = [
             (scale, rho) for scale in options.scales for rho in options.correlations if scale > 0.0 or rho == 0.0
         ]
         for scale, correlation in settings:
             cost = measure(env, options, scale, correlation, 0.0)
             drift = measure(env, options, scale, correlation, options.offset)["drift"]
-            rows.append({"task": task, "noise": scale, "correlation": correlation, **cost, "drift": drift})
+            setting = {"task": task, "physics": physics, "noise": scale, "correlation": correlation}
+            rows.append({**setting, **cost, "drift": drift})
             print(" ".join(f"{name} {rows[-1][name]}" for name in PRINTED), flush=True)
     with (RESULTS / "exploration.csv").open("w", newline="") as file:
         columns = list(dict.fromkeys(name for row in rows for name in row))  # robots have different terms

@@ -2,9 +2,9 @@
 
 """Samples to a fixed score with and without mirrored transitions, on a quadruped and a humanoid.
 
-Both train with the preset ``cpu``. The score is that of the policy as it trains, noise included, over the last 50 000
-steps: on the quadruped how well it turns as told, which is what it learns first, on the humanoid how long it stays on
-its feet.
+Both train with the preset ``cpu`` of humanoids. The score is that of the policy as it trains, noise included, over the
+last 50 000 steps: on the quadruped how well it turns as told, which is what it learns first, on the humanoid how long
+it stays on its feet.
 
     python benchmarks/symmetry.py
 """
@@ -91,7 +91,7 @@ def train(task: str, with_symmetry: bool, seed: int, options: Options) -> dict[s
     torch.set_num_threads(1)
     is_humanoid = task == options.humanoid
     bar = options.upright_seconds if is_humanoid else options.turning
-    cfg = preset("cpu", task)
+    cfg = preset("cpu", options.humanoid)
     assert isinstance(cfg, RunnerCfg)
     cfg.seed, cfg.overlap = seed, False  # repeatable on one core
     cfg.algorithm.replay_size = int(options.max_steps)

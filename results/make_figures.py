@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Draw the figures of the comparisons from their tables.
+"""Draw the figures of the learning curves from their tables.
 
     make figures
 
-Every ``compare_TASK.csv`` here is the ``curves.csv`` that ``rsl-rl-sac compare TASK`` wrote.
+Every ``compare_TASK.csv`` here is the ``curves.csv`` that ``rsl-rl-sac compare TASK`` wrote, every other table was put
+together by ``gather.py`` from runs of ``rsl-rl-sac train``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ IMAGES = FOLDER.parent / "docs" / "images"
 
 def main() -> None:
     """Draw one figure for each table."""
-    for table in sorted(FOLDER.glob("compare_*.csv")):
+    for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)
         draw_comparison(curves, figure, curves[0].task)

@@ -392,6 +392,9 @@ class BaseRunnerCfg(Cfg):
     check_for_nan: bool = True
     """Whether to check what the environment returns."""
 
+    coarse_physics: bool = False
+    """Whether robots of the suite train with half as many physics steps, twice as long; evaluations never do so."""
+
     obs_groups: dict[str, list[str]] = field(default_factory=lambda: {"actor": ["policy"], "critic": ["policy"]})
     """Observation groups of the actor and of the critics."""
 

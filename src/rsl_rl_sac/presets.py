@@ -30,27 +30,48 @@ def _ppo_paper(words: set[str]) -> PPORunnerCfg:
 
 
 def _cpu(words: set[str]) -> RunnerCfg:
-    """Chosen by experiment on Go2, for machines without a GPU (docs/learning.md); on H1 only symmetry was tried."""
+    """Chosen by experiment for machines without a GPU (docs/learning.md), on Go1 and H1."""
     cfg = RunnerCfg(num_envs=512, num_steps_per_env=4, max_iterations=5000, save_interval=500, overlap=True)
-    cfg.keep_checkpoints = 2
+    cfg.keep_checkpoints, cfg.coarse_physics = 2, True
     cfg.actor.hidden_dims = [256, 128, 64]
     cfg.critic.hidden_dims = [256, 128, 64]
-    # One critic, and a larger step, instead of two: gradient steps are what a CPU is short of.
-    cfg.critic.num_critics, cfg.critic.num_atoms, cfg.critic.value_range = 1, 101, (-20.0, 40.0)
-    # Noise of 0.3 to 0.45 in units of the action, in every joint: less, and the feet stick; free to choose, the policy
-    # moves its noise to where it costs least.
+    # One critic, and more steps of it, instead of two: gradient steps are what a CPU is short of.
+    cfg.critic.num_critics, cfg.critic.num_atoms = 1, 101
+    algorithm = cfg.algorithm
+    algorithm.batch_size, algorithm.actor_start_update, algorithm.tau = 512, 1000, 0.02
+    algorithm.save_replay = True  # a stopped run goes on exactly
+    algorithm.reward_scale = 20.0
+    return (_cpu_humanoid if words & {"g1", "h1"} else _cpu_quadruped)(cfg)
+
+
+def _cpu_quadruped(cfg: RunnerCfg) -> RunnerCfg:
+    """Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks."""
+    cfg.critic.value_range = (-10.0, 30.0)
+    cfg.actor.distribution_cfg.init_std = 0.6
+    algorithm = cfg.algorithm
+    algorithm.num_mini_batches, algorithm.replay_size, algorithm.training_start_iteration = 16, 1_000_000, 10
+    # The critic is ahead of the actor: with an actor step for every second one of the critic, walking was not found.
+    algorithm.policy_update_frequency, algorithm.actor_learning_rate, algorithm.critic_learning_rate = 4, 3e-4, 5e-4
+    algorithm.largest_action = 2.0
+    algorithm.init_temperature, algorithm.temperature_learning_rate = 0.04, 1e-3
+    algorithm.target_entropy_scale, algorithm.final_target_entropy_scale = -0.85, 0.0
+    algorithm.target_entropy_updates = (16_000, 28_000)
+    algorithm.symmetry_cfg = SymmetryCfg()
+    return cfg
+
+
+def _cpu_humanoid(cfg: RunnerCfg) -> RunnerCfg:
+    """Little noise of one size within wide bounds: a humanoid first learns to stay on its feet."""
+    cfg.coarse_physics = False
+    cfg.critic.value_range = (-20.0, 40.0)
     cfg.actor.distribution_cfg.init_std, cfg.actor.distribution_cfg.log_std_range = 0.09, (-2.45, -2.35)
     algorithm = cfg.algorithm
-    algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 24, 512, 2_000_000
-    algorithm.policy_update_frequency, algorithm.actor_start_update, algorithm.desired_kl = 3, 1000, 0.05
-    algorithm.training_start_iteration, algorithm.save_replay = 5, True  # a stopped run goes on exactly
-    algorithm.n_step, algorithm.tau, algorithm.critic_learning_rate = 3, 0.02, 1e-3
-    algorithm.reward_scale = 20.0
+    algorithm.num_mini_batches, algorithm.replay_size, algorithm.training_start_iteration = 24, 2_000_000, 5
+    algorithm.policy_update_frequency, algorithm.desired_kl = 3, 0.05
+    algorithm.n_step, algorithm.critic_learning_rate = 3, 1e-3
     # Wide enough that the policy does not escape its noise towards the bounds, narrow enough for the critic to follow.
     algorithm.largest_action = 5.0
     algorithm.auto_temperature, algorithm.init_temperature = False, 0.01
-    if not words & {"g1", "h1"}:  # H1 took 1.4 times as many steps to stay on its feet (benchmarks/symmetry.py)
-        algorithm.symmetry_cfg = SymmetryCfg()
     return cfg
 
 
@@ -63,6 +84,7 @@ def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
         hidden_dims = [256, 128, 128]
     cfg.actor.hidden_dims, cfg.critic.hidden_dims = list(hidden_dims), list(hidden_dims)
     cfg.actor.obs_normalization = cfg.critic.obs_normalization = True
+    cfg.coarse_physics = not words & {"g1", "h1"}  # as SAC's
     cfg.algorithm.entropy_coef = 0.005 if "anymal" in words else 0.008 if "g1" in words else 0.01
     return cfg
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.locomotion import VelocityEnv
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.runners.training import Progress, Training, _rsl_rl_quiet, split_cores
@@ -151,3 +152,26 @@ def test_no_time(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ConfigError, match="must be positive"):
         make_training(tmp_path / "run", make_cfg(), minutes=0.0)
     assert not (tmp_path / "run").exists()
+
+
+def test_coarse_physics(tmp_path: pathlib.Path) -> None:
+    """Training takes two physics steps of 0.01 s, the evaluation four of 0.005 s; both control at 50 Hz."""
+    cfg = make_cfg(2)
+    cfg.coarse_physics = True
+    training = make_training(tmp_path, cfg)
+    assert isinstance(training.env, VelocityEnv) and isinstance(training.evaluation_env, VelocityEnv)
+    settings = [
+        (env.physics.decimation, env.physics.model.opt.timestep, env.step_dt, env.max_episode_length)
+        for env in (training.env, training.evaluation_env)
+    ]
+    assert settings == [(2, 0.01, 0.02, 1000), (4, 0.005, 0.02, 1000)]
+    training.run()
+    assert training.progress.env_steps == 64
+
+
+def test_coarse_physics_elsewhere(tmp_path: pathlib.Path) -> None:
+    """Other worlds have no such choice."""
+    cfg = make_cfg()
+    cfg.coarse_physics = True
+    with pytest.raises(ConfigError, match="coarse_physics is for tasks of the locomotion suite"):
+        Training("gym:Pendulum-v1", cfg, tmp_path)

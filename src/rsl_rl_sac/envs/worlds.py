@@ -52,6 +52,10 @@ class World(ABC):
             num_threads: Threads or processes of the physics, for worlds that let you choose; None takes all cores.
         """
 
+    def make_coarse_env(self, name: str, num_envs: int, seed: int, num_threads: int | None = None) -> VecEnv:
+        """Make the environments of a task for training with ``coarse_physics``, for worlds that can."""
+        raise ConfigError("coarse_physics is for tasks of the locomotion suite; set it to False.")
+
     @abstractmethod
     def make_evaluation_env(self, name: str, num_envs: int, num_threads: int | None = None) -> VecEnv:
         """Make the environments of a task for :meth:`evaluate`, seeded apart from those of training."""

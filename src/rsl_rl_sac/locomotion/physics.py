@@ -23,7 +23,10 @@ STATE = int(mujoco.mjtState.mjSTATE_QPOS) | int(mujoco.mjtState.mjSTATE_QVEL)
 """What is recorded after each physics step: positions, then velocities."""
 
 HISTORY = 3
-"""Physics steps that contact terms look back, as Isaac Lab's contact sensor."""
+"""Physics steps that contact terms look back, as Isaac Lab's contact sensor; a shorter control step is seen whole."""
+
+FEWEST_STEPS = 2
+"""Physics steps of the shortest control step: joint accelerations are the difference of the last two."""
 
 LARGEST_STATE = 1e3
 """Any position in m or rad, or speed in m/s or rad/s, beyond this is a diverged simulation."""
@@ -46,8 +49,8 @@ class Physics:
             decimation: Physics steps per control step.
             num_threads: Threads; None takes one for each core this process may use.
         """
-        if decimation < HISTORY:
-            raise ConfigError(f"A control step needs at least {HISTORY} physics steps, got {decimation}.")
+        if decimation < FEWEST_STEPS:
+            raise ConfigError(f"A control step needs at least {FEWEST_STEPS} physics steps, got {decimation}.")
         self.model = model
         self.num_envs = num_envs
         self.decimation = decimation

@@ -114,7 +114,7 @@ class RobotState:
 
     @property
     def recent_contacts(self) -> np.ndarray:
-        """Whether each link touched in any of the last three physics steps."""
+        """Whether each link touched in any of the last three physics steps, or of all if a control step has fewer."""
         return np.any(self.contacts[:, -HISTORY:], axis=1)
 
     @property

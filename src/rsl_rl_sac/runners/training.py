@@ -146,7 +146,8 @@ class Training:
         own_cores = max(1, num_cores // launched_per_machine())
         physics_threads, torch_threads = split_cores(own_cores, is_overlapped(cfg))
         torch.set_num_threads(torch_threads)
-        self.env = self.world.make_env(name, cfg.num_envs, rank_seed(cfg.seed, launched_rank()), physics_threads)
+        make_env = self.world.make_coarse_env if cfg.coarse_physics else self.world.make_env
+        self.env = make_env(name, cfg.num_envs, rank_seed(cfg.seed, launched_rank()), physics_threads)
         # On all cores: the other processes wait meanwhile.
         self.evaluation_env = (
             self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None

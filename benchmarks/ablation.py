@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""What each of the paper's changes is worth: one of them taken back at a time, the same number of steps for all.
+
+    python benchmarks/ablation.py [--steps 2.5e6] [--seeds 1] [--variants base n1 soft]
+
+The base is the preset ``cpu``. Every run writes its learning curve as it goes; runs that are finished are not repeated.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import tyro
+from common import RESULTS
+from rsl_rl.env import VecEnv
+
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.envs import action_bounds
+from rsl_rl_sac.locomotion.registry import load_robot, task_cfg
+from rsl_rl_sac.presets import preset
+from rsl_rl_sac.runners.curve import read_curve
+from rsl_rl_sac.runners.training import Training
+
+NAIVE = "time_outs_naive"
+"""The variant that is a change of the environment."""
+
+
+@dataclass
+class Options:
+    """Options of the benchmark."""
+
+    task: str = "Velocity-Flat-Unitree-Go1"
+    """Task."""
+    steps: float = 2.5e6
+    """Environment steps of each run."""
+    seeds: int = 1
+    """Seeds of each variant."""
+    variants: tuple[str, ...] = ()
+    """Variants to train; all by default."""
+    processes: int = 2
+    """Trainings at the same time, a core each."""
+    folder: Path = Path("logs/ablation")
+    """Folder of the runs."""
+
+
+def hard_bounds(cfg: RunnerCfg, task: str) -> None:
+    """Take the bounds from the joints' ranges themselves."""
+    robot = load_robot(task_cfg(task).robot)
+    lower, upper = np.array([joint.range for joint in robot.joints.values()]).T
+    low, high = action_bounds(robot.default_pos.tolist(), lower.tolist(), upper.tolist(), robot.action_scale)
+    cfg.algorithm.action_bounds, cfg.algorithm.largest_action = [low.tolist(), high.tolist()], None
+
+
+def fixed_bounds(cfg: RunnerCfg, size: float) -> None:
+    """Take the same bounds for all joints."""
+    cfg.algorithm.action_bounds, cfg.algorithm.largest_action = [-size, size], None
+
+
+def soft_bounds(cfg: RunnerCfg, mean_bias: str) -> None:
+    """Take the bounds of the paper, with either bias of the mean head."""
+    cfg.algorithm.largest_action, cfg.actor.distribution_cfg.mean_bias = None, mean_bias
+
+
+def sigma(cfg: RunnerCfg, value: float) -> None:
+    """Start with other noise."""
+    cfg.actor.distribution_cfg.init_std = value
+
+
+def window(cfg: RunnerCfg, length: int) -> None:
+    """Take another length of the returns."""
+    cfg.algorithm.n_step = length
+
+
+VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
+    "base": lambda cfg, task: None,
+    "sigma_0.15": lambda cfg, task: sigma(cfg, 0.15),
+    "sigma_1.0": lambda cfg, task: sigma(cfg, 1.0),
+    "bounds_soft": lambda cfg, task: soft_bounds(cfg, "default_pose"),
+    "bounds_soft_bias_zero": lambda cfg, task: soft_bounds(cfg, "zero"),
+    "bounds_hard": hard_bounds,
+    "bounds_1": lambda cfg, task: fixed_bounds(cfg, 1.0),
+    "bounds_100": lambda cfg, task: fixed_bounds(cfg, 100.0),
+    "n1": lambda cfg, task: window(cfg, 1),
+    "n3": lambda cfg, task: window(cfg, 3),
+    NAIVE: lambda cfg, task: None,
+}
+"""What each variant changes in the configuration."""
+
+
+def hide_time_outs(env: VecEnv) -> None:
+    """Let every end of an episode look like a failure."""
+    step = env.step
+
+    def naive_step(actions: torch.Tensor) -> tuple:
+        obs, rewards, dones, extras = step(actions)
+        return obs, rewards, dones, {**extras, "time_outs": torch.zeros_like(extras["time_outs"])}
+
+    env.step = naive_step  # type: ignore[method-assign]
+
+
+def train(variant: str, seed: int, options: Options) -> None:
+    """Train one variant, unless it is finished."""
+    cfg = preset("cpu", options.task)
+    assert isinstance(cfg, RunnerCfg)
+    VARIANTS[variant](cfg, options.task)
+    cfg.seed, cfg.max_iterations = seed, round(options.steps / (cfg.num_envs * cfg.num_steps_per_env))
+    training = Training(options.task, cfg, options.folder / f"{variant}_{seed}", num_cores=1)
+    if variant == NAIVE:
+        hide_time_outs(training.env)
+    score = training.run()
+    print(f"{variant}, seed {seed}: {score.line()}", flush=True)
+
+
+def main(options: Options) -> None:
+    """Train all variants and write their curves into one table."""
+    variants = options.variants or tuple(VARIANTS)
+    jobs = [(variant, seed, options) for seed in range(options.seeds) for variant in variants]
+    # New processes: each has its own threads and its own memory.
+    with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
+        pool.starmap(train, jobs, chunksize=1)
+    rows: list[dict[str, object]] = []
+    for variant, seed, _ in jobs:
+        curve = read_curve(options.folder / f"{variant}_{seed}" / "curve.csv")
+        rows += [{"task": options.task, "variant": variant, "seed": seed, **row} for row in curve]
+    with (RESULTS / "ablation.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main(tyro.cli(Options))
