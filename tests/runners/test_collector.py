@@ -142,3 +142,23 @@ def test_error_of_the_learner_waits_for_the_thread(tmp_path: pathlib.Path) -> No
     with pytest.raises(ArithmeticError):
         runner.learn(1)
     assert len(steps) == 8
+
+
+def test_seconds_are_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stepping and learning that take 40 ms or more each, side by side, add up to no more than the time that passed."""
+    runner = make_runner(Slow)
+    update = runner.alg.update
+
+    def slow_update() -> dict[str, float]:
+        time.sleep(0.04)
+        return update()
+
+    reports: list[dict] = []
+    monkeypatch.setattr(runner.alg, "update", slow_update)
+    monkeypatch.setattr(runner.logger, "log", lambda **report: reports.append(report))
+    start = time.perf_counter()
+    runner.learn(5)
+    passed = time.perf_counter() - start
+    assert runner.cfg["num_steps_per_env"] >= 4 and len(reports) == 5
+    assert 0.0 < sum(report["collect_time"] + report["learn_time"] for report in reports) <= passed
+    assert all(report["collect_time"] > 0.0 < report["learn_time"] for report in reports)

@@ -167,21 +167,23 @@ class OffPolicyRunner(OnPolicyRunner):
     ) -> tuple[TensorDict, dict[str, float], tuple[float, float]]:
         """Step the environment with the policy as it is, and learn meanwhile from what was there before.
 
-        Both begin and end together, so that nothing depends on which of them is faster.
+        Both begin and end together, so that nothing depends on which of them is faster. The seconds of the iteration
+        are divided in proportion to what each of them took: rsl_rl's logger takes the sum of both for the whole.
         """
         start = time.perf_counter()
         collector.follow(self.alg.actor)
         rollout = collector.start(obs, self.cfg["num_steps_per_env"])
         try:
             losses = self._guard(self.alg.update)
-            learned = time.perf_counter()
+            learn_seconds = time.perf_counter() - start
         finally:
-            steps, seconds = self._guard(rollout.result)
+            steps, collect_seconds = self._guard(rollout.result)
         with torch.inference_mode():
             for step in steps:
                 self.alg.record(obs, step.actions)
                 obs = self._store(step)
-        return obs, losses, (seconds, learned - start)
+        share = (time.perf_counter() - start) / (collect_seconds + learn_seconds)
+        return obs, losses, (share * collect_seconds, share * learn_seconds)
 
     def _store(self, step: VectorStep) -> TensorDict:
         """Store a step; return the observations after it, on the learner's device."""

@@ -59,7 +59,7 @@ class Progress:
     collect_seconds: float = 0.0
     """Seconds of the last iteration spent on stepping the environments."""
     learn_seconds: float = 0.0
-    """Seconds of the last iteration spent on learning; with ``overlap`` they run beside the former."""
+    """Seconds of the last iteration spent on learning; with ``overlap`` both share its seconds by what they took."""
     training_columns: dict[str, float] = field(default_factory=dict)
     """What the world measures in training, noise included, means since the last evaluation."""
     losses: dict[str, float] = field(default_factory=dict)
