@@ -2,7 +2,7 @@
 
 """What each of the paper's changes is worth: one of them taken back at a time, the same number of steps for all.
 
-    python benchmarks/ablation.py [--steps 2.5e6] [--seeds 1] [--variants base n1 soft]
+    python benchmarks/ablation.py [--steps 2.5e6] [--seeds 1] [--variants base n1 bounds_soft]
 
 The base is the preset ``cpu``. Every run writes its learning curve as it goes; runs that are finished are not repeated.
 """
@@ -121,6 +121,9 @@ def train(variant: str, seed: int, options: Options) -> None:
 def main(options: Options) -> None:
     """Train all variants and write their curves into one table."""
     variants = options.variants or tuple(VARIANTS)
+    unknown = sorted(set(variants) - set(VARIANTS))
+    if unknown:
+        raise SystemExit(f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}.")
     jobs = [(variant, seed, options) for seed in range(options.seeds) for variant in variants]
     # New processes: each has its own threads and its own memory.
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
