@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 DEMO_TASK := Velocity-Flat-Unitree-Go2
 
-demo: $(VENV)/.ready  ## Teach a quadruped to walk, score, export (about ten minutes)
+demo: $(VENV)/.ready  ## Teach a quadruped to walk, score, export (about eleven minutes)
 	$(BIN)/rsl-rl-sac train $(DEMO_TASK) --minutes 8 --evaluation-minutes 0.5 --name demo
 	$(BIN)/rsl-rl-sac evaluate $(DEMO_TASK)
 	$(BIN)/rsl-rl-sac export $(DEMO_TASK)

@@ -9,7 +9,6 @@ The base is the preset ``cpu``. Every run writes its learning curve as it goes; 
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import tyro
-from common import RESULTS
+from common import write_rows
 from rsl_rl.env import VecEnv
 
 from rsl_rl_sac.config import RunnerCfg
@@ -132,10 +131,7 @@ def main(options: Options) -> None:
     for variant, seed, _ in jobs:
         curve = read_curve(options.folder / f"{variant}_{seed}" / "curve.csv")
         rows += [{"task": options.task, "variant": variant, "seed": seed, **row} for row in curve]
-    with (RESULTS / "ablation.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows("ablation", rows)
 
 
 if __name__ == "__main__":

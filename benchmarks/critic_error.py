@@ -15,22 +15,19 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import csv
 import io
-import pathlib
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import tyro
+from common import write_rows
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
 from rsl_rl_sac.locomotion import make_env
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.runners import OffPolicyRunner
-
-RESULTS = pathlib.Path(__file__).parent / "results"
 
 VARIANTS: dict[str, dict[str, object]] = {
     "base": {},
@@ -154,10 +151,7 @@ def main(options: Options) -> None:
         )
         print(rows[-1], flush=True)
         env.close()
-    with (RESULTS / "critic_error.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows("critic_error", rows)
 
 
 if __name__ == "__main__":

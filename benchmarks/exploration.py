@@ -12,19 +12,17 @@ that trainings may use (``coarse_physics``).
 
 from __future__ import annotations
 
-import csv
 import itertools
-import pathlib
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 import tyro
+from common import write_rows
 
 from rsl_rl_sac.locomotion import make_env, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 
-RESULTS = pathlib.Path(__file__).parent / "results"
 PRINTED = ("task", "physics", "noise", "correlation", "reward", "standing", "drift")
 
 
@@ -94,11 +92,7 @@ def main(options: Options) -> None:
             setting = {"task": task, "physics": physics, "noise": scale, "correlation": correlation}
             rows.append({**setting, **cost, "drift": drift})
             print(" ".join(f"{name} {rows[-1][name]}" for name in PRINTED), flush=True)
-    with (RESULTS / "exploration.csv").open("w", newline="") as file:
-        columns = list(dict.fromkeys(name for row in rows for name in row))  # robots have different terms
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows("exploration", rows)  # robots have different terms
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ it stays on its feet.
 from __future__ import annotations
 
 import contextlib
-import csv
 import io
 import multiprocessing
 from collections import deque
@@ -21,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import tyro
-from common import RESULTS
+from common import write_rows
 
 from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
 from rsl_rl_sac.locomotion import make_env
@@ -125,10 +124,7 @@ def main(options: Options) -> None:
         for result in results:
             rows.append(result.get())
             print(" ".join(f"{name} {value}" for name, value in rows[-1].items()), flush=True)
-    with (RESULTS / "symmetry.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_rows("symmetry", rows)
 
 
 if __name__ == "__main__":

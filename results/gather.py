@@ -25,6 +25,8 @@ def main(table: tyro.conf.Positional[Path], runs: tyro.conf.Positional[tuple[Pat
         table: File to write.
         runs: Folders of the runs.
     """
+    if not runs:
+        raise SystemExit("Name the folder of a run.")
     rows: list[dict[str, object]] = []
     for run in runs:
         task, cfg = load_config(run / "config.yaml")

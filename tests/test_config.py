@@ -15,6 +15,7 @@ from rsl_rl.runners import OnPolicyRunner
 from rsl_rl_sac import config, ppo_config
 from rsl_rl_sac.config import RndCfg, RunnerCfg, SACCfg, SymmetryCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.locomotion import task_names
 from rsl_rl_sac.ppo_config import PPOCfg, PPORunnerCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils import ConfigError
@@ -197,3 +198,11 @@ def test_cpu_preset_resumes_exactly() -> None:
     """A run with the preset for CPUs can be stopped and goes on exactly, which needs its replay."""
     cfg = preset("cpu", "Velocity-Flat-Unitree-Go2")
     assert isinstance(cfg, RunnerCfg) and cfg.algorithm.save_replay
+
+
+@pytest.mark.parametrize("task", task_names())
+def test_compared_in_the_same_physics(task: str) -> None:
+    """SAC and PPO train with the same physics, coarse for quadrupeds only."""
+    is_humanoid = task.endswith(("G1", "H1"))
+    assert [preset(name, task).coarse_physics for name in ("cpu", "ppo_cpu")] == 2 * [not is_humanoid]
+    assert not preset("paper", task).coarse_physics and not preset("ppo_paper", task).coarse_physics

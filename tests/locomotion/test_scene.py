@@ -120,6 +120,14 @@ def test_armature() -> None:
         assert armature == pytest.approx(expected)
 
 
+def test_coarse() -> None:
+    """Half as many steps, twice as long, and the same control rate; all else stays, and an odd number has no half."""
+    cfg = PhysicsCfg(0.002, 6, "elliptic", 3.0, 7, 9, 1e-5)
+    assert cfg.coarse() == PhysicsCfg(0.004, 3, "elliptic", 3.0, 7, 9, 1e-5)
+    with pytest.raises(ConfigError, match="halves the steps of a control step, which are 5"):
+        PhysicsCfg(0.002, 5).coarse()
+
+
 def test_options() -> None:
     """Settings of the physics arrive; DC motors are integrated explicitly where that is stable, all else implicitly."""
     for name in ROBOTS:

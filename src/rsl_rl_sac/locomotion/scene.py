@@ -63,6 +63,10 @@ class PhysicsCfg:
 
     def coarse(self) -> PhysicsCfg:
         """Return these settings with half as many physics steps per control step, twice as long."""
+        if self.decimation % 2:
+            raise ConfigError(
+                f"coarse_physics halves the physics steps of a control step, which are {self.decimation}."
+            )
         return replace(self, time_step=2.0 * self.time_step, decimation=self.decimation // 2)
 
 
