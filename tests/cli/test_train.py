@@ -169,3 +169,11 @@ def test_film(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: p
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
     main(["train", "Velocity-Flat-Unitree-Go1", *small, "--max-iterations", "2"])
     assert "There is no film: " in capsys.readouterr().err
+
+
+def test_coarse_physics_elsewhere(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
+    """What another world does not have is refused before anything is written."""
+    with pytest.raises(SystemExit) as end:
+        main(["train", "gym:Pendulum-v1", "--coarse-physics", "--folder", str(tmp_path / "run")])
+    assert end.value.code == 2 and "coarse_physics is for tasks of the locomotion suite" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -124,7 +124,7 @@ def test_coarse() -> None:
     """Half as many steps, twice as long, and the same control rate; all else stays, and an odd number has no half."""
     cfg = PhysicsCfg(0.002, 6, "elliptic", 3.0, 7, 9, 1e-5)
     assert cfg.coarse() == PhysicsCfg(0.004, 3, "elliptic", 3.0, 7, 9, 1e-5)
-    with pytest.raises(ConfigError, match="halves the steps of a control step, which are 5"):
+    with pytest.raises(ConfigError, match="halves the physics steps of a control step, which are 5"):
         PhysicsCfg(0.002, 5).coarse()
 
 

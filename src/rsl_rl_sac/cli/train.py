@@ -131,7 +131,9 @@ class TrainPPOOptions(TrainOptions):
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse(arguments)
-    find_world(options.task)  # a typo is found before anything is written
+    world, _ = find_world(options.task)  # a typo is found before anything is written
+    if options.cfg.coarse_physics:
+        world.check_coarse_physics()
     _check_numbers(options)
     folder = options.resume or options.folder or _new_folder(options)
     if options.resume is not None:
