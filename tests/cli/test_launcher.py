@@ -23,6 +23,7 @@ WAIT = "import time; time.sleep(60)"
 LOST = f"raise SystemExit({launcher.LOST_PROCESS_EXIT_CODE})"
 FAIL = "import sys; print('rsl-rl-sac: It broke.', file=sys.stderr); raise SystemExit(2)"
 DIE = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+ABORT = "import os, sys; print('terminate called', file=sys.stderr, flush=True); os.abort()"
 SAVE = """
 import signal, sys, time
 signal.signal(signal.SIGINT, lambda *_: sys.exit(0))
@@ -53,6 +54,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ((WAIT, FAIL), 2, "Process 1 of 2 failed:\nrsl-rl-sac: It broke."),
         ((WAIT, DIE), 128 + 9, "Process 1 of 2 was killed by SIGKILL."),
         ((LOST, DIE), 128 + 9, "Process 1 of 2 was killed by SIGKILL."),
+        ((LOST, ABORT), 128 + 6, "Process 1 of 2 was killed by SIGABRT.\nterminate called"),
         ((FAIL, LOST), 2, ""),
     ],
 )

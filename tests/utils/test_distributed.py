@@ -4,12 +4,22 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import torch
 from rsl_rl.modules import EmpiricalNormalization
 
-from rsl_rl_sac.utils.distributed import average, from_first, gather, join_processes, together, update_normalizer
+from rsl_rl_sac.utils.distributed import (
+    average,
+    from_first,
+    gather,
+    join_processes,
+    leave_processes,
+    together,
+    update_normalizer,
+)
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError
 from rsl_rl_sac.utils.seeding import rank_seed
 from tests.processes import run_processes
@@ -73,6 +83,26 @@ def test_values_and_errors() -> None:
     first, second = run_processes(communicate)
     assert first == {**expected, "errors": [None, "of 1", "of 0"]}
     assert second == {**expected, "errors": [None, "of 1", "of 1"]}
+
+
+def leave() -> tuple[bool, bool, float]:
+    """Leave, the first process late; return what was joined before and after, and when the process had left."""
+    join_processes("cpu")
+    gather("something")
+    before, rank = torch.distributed.is_initialized(), torch.distributed.get_rank()
+    if rank == 0:
+        time.sleep(1.0)
+    arrived = time.time()
+    leave_processes()
+    leave_processes()  # there is nothing left to leave
+    return before, torch.distributed.is_initialized(), arrived if rank == 0 else time.time()
+
+
+def test_leaving() -> None:
+    """Nobody leaves before all have come, and then nothing is joined."""
+    (joined, left, arrived), (other_joined, other_left, gone) = run_processes(leave)
+    assert (joined, other_joined) == (True, True) and (left, other_left) == (False, False)
+    assert gone >= arrived
 
 
 def test_wrong_start(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,10 +50,11 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
             return 128 + signal.SIGINT
         for rank, code in failed.items():
             who = f"rsl-rl-sac: Process {rank} of {num_processes}"
+            said = outputs[rank].read_text().strip() if rank > 0 else ""  # the first one has said itself what happened
             if code < 0:
-                print(f"{who} was killed by {signal.Signals(-code).name}.", file=sys.stderr)
-            elif rank > 0 and code != LOST_PROCESS_EXIT_CODE:  # the first one has said itself what happened
-                print(f"{who} failed:\n{outputs[rank].read_text().strip()}", file=sys.stderr)
+                print(f"{who} was killed by {signal.Signals(-code).name}.\n{said}".rstrip(), file=sys.stderr)
+            elif rank > 0 and code != LOST_PROCESS_EXIT_CODE:
+                print(f"{who} failed:\n{said}", file=sys.stderr)
         return _exit_code(list(failed.values()))
 
 

@@ -26,7 +26,13 @@ from rsl_rl_sac.presets import preset
 from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.config_file import dump_config, load_config, to_plain
-from rsl_rl_sac.utils.distributed import from_first, join_processes, launched_rank, launched_world_size
+from rsl_rl_sac.utils.distributed import (
+    from_first,
+    join_processes,
+    launched_rank,
+    launched_world_size,
+    leave_processes,
+)
 from rsl_rl_sac.utils.errors import ConfigError, LostProcessError, RslRlSacError
 
 _AGENTS = {"sac": "", "ppo": "ppo_"}
@@ -176,6 +182,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
         )
         score = training.run()
         training.close()
+    leave_processes()
     if is_first:
         report(training, score)
         if options.video and not training.stop_requested and ":" not in options.task:

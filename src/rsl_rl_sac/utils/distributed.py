@@ -86,6 +86,14 @@ def join_processes(device: str) -> str:
     return device
 
 
+def leave_processes() -> None:
+    """Wait for all processes and part from them: when one ends before the others, one that listens still may abort."""
+    if _is_joined():
+        with _waiting():
+            torch.distributed.barrier()
+        torch.distributed.destroy_process_group()
+
+
 def configure_processes(runner: OnPolicyRunner) -> None:
     """Stand in for rsl_rl's ``_configure_multi_gpu``, which refuses CPUs."""
     runner.device = join_processes(runner.device)
