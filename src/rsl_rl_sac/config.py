@@ -257,7 +257,10 @@ class SACCfg(Cfg):
     """Scale at which the target entropy ends; None keeps it."""
 
     target_entropy_updates: tuple[int, int] = (0, 100_000)
-    """Gradient steps between which the target entropy goes from the first scale to the final one."""
+    """Gradient steps between which target entropy and learning rates go to their final values."""
+
+    final_learning_rate_scale: float = 1.0
+    """Factor on the learning rates of actor and critics at the end of that; 1 keeps them."""
 
     policy_update_frequency: int = 1
     """Gradient steps of the critics per gradient step of the actor."""
@@ -336,6 +339,7 @@ class SACCfg(Cfg):
         check(
             0 <= first < last, "target_entropy_updates", self.target_entropy_updates, "two integers, 0 <= first < last"
         )
+        check_number(self, "final_learning_rate_scale", 0.0, 1.0, open_low=True)
         check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
         check_int(self, "actor_start_update", 0)
         ok = all(0.0 < factor <= 1e6 for factor in self.exploration_scale)
@@ -344,6 +348,8 @@ class SACCfg(Cfg):
         check(ok, "exploration_correlation", self.exploration_correlation, "two numbers in [0, 1)")
         if self.desired_kl is not None:
             check_number(self, "desired_kl", 0.0, 1e3, open_low=True)
+            scale = self.final_learning_rate_scale
+            check(scale == 1.0, "final_learning_rate_scale", scale, "1 with desired_kl, which sets the learning rate")
         check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
         if self.largest_action is not None:
             check_number(self, "largest_action", 0.0, 1e6, open_low=True)

@@ -60,7 +60,7 @@ def _cpu_quadruped(cfg: RunnerCfg) -> RunnerCfg:
     algorithm.batch_size, algorithm.largest_action = 256, 2.0
     algorithm.init_temperature, algorithm.temperature_learning_rate = 0.04, 1e-3
     algorithm.target_entropy_scale, algorithm.final_target_entropy_scale = -0.85, 0.0
-    algorithm.target_entropy_updates = (16_000, 28_000)
+    algorithm.target_entropy_updates, algorithm.final_learning_rate_scale = (16_000, 28_000), 0.3
     algorithm.symmetry_cfg = SymmetryCfg()
     return cfg
 

@@ -122,6 +122,18 @@ def test_target_entropy_moves_linearly() -> None:
         assert alg.target_entropy == pytest.approx(-scale * alg.actor.distribution.output_dim)
 
 
+def test_learning_rates_move_linearly() -> None:
+    """To a quarter between the gradient steps 10 and 30: 0.625 in the middle, and the optimizers step by it."""
+    options = {"actor_learning_rate": 4e-3, "critic_learning_rate": 8e-3, "target_entropy_updates": (10, 30)}
+    alg, env = small_alg(final_learning_rate_scale=0.25, training_start_iteration=0, **options)
+    collect(alg, env, 20)
+    for updates, factor in {0: 1.0, 10: 1.0, 20: 0.625, 30: 0.25, 1000: 0.25}.items():
+        alg.num_updates = updates
+        alg.update()
+        assert alg.learning_rate == pytest.approx(factor * 4e-3)
+        assert alg.critic_optimizer.param_groups[0]["lr"] == pytest.approx(factor * 8e-3)
+
+
 @pytest.mark.parametrize(("shift", "factor"), [(0.0, 1.5), (0.1, 1.0), (1.0, 1 / 1.5)])
 def test_learning_rate_follows_the_divergence(shift: float, factor: float) -> None:
     """A policy whose mean moved by k sigma has diverged by k^2 / 2: too little speeds the actor up, too much slows it.
@@ -158,6 +170,8 @@ def test_desired_divergence_is_reached() -> None:
         {"desired_kl": 0.0},
         {"final_target_entropy_scale": float("nan")},
         {"target_entropy_updates": (5, 5)},
+        {"final_learning_rate_scale": 0.0},
+        {"final_learning_rate_scale": 0.5, "desired_kl": 0.01},
     ],
 )
 def test_options_are_checked(settings: dict) -> None:

@@ -10,7 +10,7 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
-from rsl_rl_sac.algorithms.sac import METRICS
+from rsl_rl_sac.algorithms.metrics import METRICS
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError, NonFiniteError
 from tests.helpers import small_alg, small_cfg

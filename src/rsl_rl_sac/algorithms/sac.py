@@ -18,6 +18,7 @@ from rsl_rl_sac.algorithms.construction import (
     check_env,
     resolve_groups,
 )
+from rsl_rl_sac.algorithms.metrics import METRICS, find_break
 from rsl_rl_sac.algorithms.saved_state import check_saved_state
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
@@ -32,20 +33,6 @@ from rsl_rl_sac.utils.distributed import average, broadcast, update_normalizatio
 from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 from rsl_rl_sac.utils.seeding import rank_seed
-
-METRICS: tuple[str, ...] = (
-    "critic",
-    "actor",
-    "temperature",
-    "critic_grad_norm",
-    "actor_grad_norm",
-    "alpha",
-    "entropy",
-    "q_value",
-    "rnd",
-    "symmetry",
-)
-"""What :meth:`SAC.update` reports, each averaged over the gradient steps that have it."""
 
 
 class SAC:
@@ -136,14 +123,17 @@ class SAC:
         return self.actor_optimizer.param_groups[0]["lr"]
 
     @property
+    def annealed(self) -> float:
+        """How far training has come from the first target entropy and learning rates to the final ones, 0 to 1."""
+        first, last = self.cfg.target_entropy_updates
+        return min(max((self.num_updates - first) / (last - first), 0.0), 1.0)
+
+    @property
     def target_entropy(self) -> float:
         """Entropy that the temperature holds the policy at, which may change as training goes on."""
-        cfg = self.cfg
-        scale = cfg.target_entropy_scale
-        if cfg.final_target_entropy_scale is not None:
-            first, last = cfg.target_entropy_updates
-            share = min(max((self.num_updates - first) / (last - first), 0.0), 1.0)
-            scale += share * (cfg.final_target_entropy_scale - scale)
+        scale, final_scale = self.cfg.target_entropy_scale, self.cfg.final_target_entropy_scale
+        if final_scale is not None:
+            scale += self.annealed * (final_scale - scale)
         return -scale * self.actor.distribution.output_dim
 
     @property
@@ -215,6 +205,7 @@ class SAC:
         for parameters in (self._actor_parameters, self._critic_parameters, self._target_parameters):
             parameters.ensure_bound()
         self._update_normalization()
+        self._anneal_learning_rates()
         if self.iteration <= self.cfg.training_start_iteration or self.storage.num_valid_steps == 0:
             return {}
         num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
@@ -319,6 +310,13 @@ class SAC:
         elif kl < 0.5 * desired_kl:
             group["lr"] = min(group["lr"] * 1.5, 1e-3)
 
+    def _anneal_learning_rates(self) -> None:
+        """Lower the learning rates on the way to the final ones."""
+        if self.cfg.final_learning_rate_scale != 1.0:
+            factor = 1.0 + self.annealed * (self.cfg.final_learning_rate_scale - 1.0)
+            self.actor_optimizer.param_groups[0]["lr"] = factor * self.cfg.actor_learning_rate
+            self.critic_optimizer.param_groups[0]["lr"] = factor * self.cfg.critic_learning_rate
+
     def _is_policy_step(self) -> bool:
         """Return whether the next gradient step moves the actor too."""
         since_start = self.num_updates - self.cfg.actor_start_update
@@ -340,16 +338,13 @@ class SAC:
 
     def _check_finite(self, history: torch.Tensor) -> None:
         """Raise an error that names the first gradient step and quantity that went wrong."""
-        finite = torch.isfinite(history)
-        if bool(finite.all()):
-            return
-        step = int((~finite).any(dim=1).nonzero()[0])
-        names = [name for name, ok in zip(METRICS, finite[step].tolist(), strict=True) if not ok]
-        update = self.num_updates - history.shape[0] + step
-        raise NonFiniteError(
-            f"The training broke at gradient step {update} (iteration {self.iteration - 1}): {', '.join(names)} became"
-            f" NaN or infinite. {self._advice()}"
-        )
+        broken = find_break(history)
+        if broken is not None:
+            update = self.num_updates - history.shape[0] + broken[0]
+            raise NonFiniteError(
+                f"The training broke at gradient step {update} (iteration {self.iteration - 1}): {', '.join(broken[1])}"
+                f" became NaN or infinite. {self._advice()}"
+            )
 
     def _advice(self) -> str:
         if self.last_saved_iteration is None:
