@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -22,6 +23,12 @@ def test_old_mujoco_is_one_message() -> None:
     assert result.stdout == ""
     lines = result.stderr.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("rsl-rl-sac: The locomotion suite needs mujoco >= 4.0")
+
+
+def test_version() -> None:
+    """The version is that of the installed package."""
+    result = subprocess.run([sys.executable, "-m", "rsl_rl_sac", "--version"], capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (0, f"rsl-rl-sac {importlib.metadata.version('rsl-rl-sac')}\n")
 
 
 def test_help() -> None:

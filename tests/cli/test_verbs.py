@@ -90,7 +90,7 @@ def test_info(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.Cap
         "iterations 3 of 3",
         "gradient steps 4",
         "algorithm SAC",
-        "best score tracking",
+        "best of the run tracking",
     ):
         assert fact in printed
     assert "Other than the preset paper" in printed and "algorithm.batch_size 8 (preset: 8192)" in printed

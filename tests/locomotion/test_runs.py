@@ -7,8 +7,10 @@ from __future__ import annotations
 import os
 import pathlib
 import shutil
+import zipfile
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from tensordict import TensorDict
@@ -142,6 +144,39 @@ def test_damaged_runs(tiny_runs: Runs, tmp_path: pathlib.Path, damage: object, m
     with pytest.raises(RslRlSacError, match=message) as error:
         load_policy(resolve_run(folder))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("part", ["extra/metadata.json", "/code/", "/data/0"])
+def test_flipped_byte(exported_policy: pathlib.Path, tmp_path: pathlib.Path, part: str) -> None:
+    """A TorchScript file with one wrong byte, in what it says, in its program or in its weights, is refused."""
+    path = tmp_path / "policy.pt"
+    shutil.copy(exported_policy / "policy.pt", path)
+    with zipfile.ZipFile(path) as archive:
+        entry = next(entry for entry in archive.infolist() if part in entry.filename and entry.compress_size > 8)
+    content = bytearray(path.read_bytes())
+    content[entry.header_offset + 30 + len(entry.filename) + len(_extra(content, entry)) + 8] ^= 0xFF
+    path.write_bytes(content)
+    with pytest.raises(RslRlSacError, match="is damaged or not a checkpoint") as error:
+        load_policy(resolve_run(path))
+    assert "\n" not in str(error.value)
+
+
+def _extra(content: bytearray, entry: zipfile.ZipInfo) -> bytes:
+    """Return the padding between the name of an entry and its content, whose size is in the entry's header."""
+    size = int.from_bytes(content[entry.header_offset + 28 : entry.header_offset + 30], "little")
+    return bytes(size)
+
+
+def test_two_inputs(tmp_path: pathlib.Path) -> None:
+    """An ONNX file that is no function of observations alone is refused by the names of its inputs."""
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1, 48]) for name in ("obs", "state", "y")]
+    node = onnx.helper.make_node("Add", ["obs", "state"], ["y"])
+    graph = onnx.helper.make_graph([node], "sum", ends[:2], ends[2:])
+    model = onnx.helper.make_model(graph, ir_version=9, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    path = tmp_path / "sum.onnx"
+    onnx.save(model, path)
+    with pytest.raises(RslRlSacError, match="its inputs are obs, state"):
+        load_policy(resolve_run(path, task=TASK))
 
 
 @pytest.mark.parametrize(

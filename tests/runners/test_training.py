@@ -49,6 +49,7 @@ def test_curve_and_progress(tmp_path: pathlib.Path) -> None:
     assert [progress.iteration for progress in seen] == [0, 1, 2, 3, 4, 5, 6]
     assert [progress.updates for progress in seen] == [0, 0, 3, 6, 9, 12, 15]
     assert [progress.budget for progress in seen[1:]] == pytest.approx([k / 6 for k in range(1, 7)])
+    assert [progress.scored_now for progress in seen] == [True] + [False] * 5 + [True]
     assert last["cpu_seconds"] > 0.0 and last["seconds"] > 0.0
 
 

@@ -18,6 +18,7 @@ from rsl_rl_sac.runners.curve import draw_curve, read_curve
 from rsl_rl_sac.runners.provenance import LARGEST_DIFF, code_state, read_provenance, record_start
 from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
+from rsl_rl_sac.utils.errors import CheckpointError
 from rsl_rl_sac.utils.versions import installed_versions, is_newer_than_ours, package_version
 
 Runs = dict[str, pathlib.Path]
@@ -61,6 +62,9 @@ class _Scripted:
 
     def evaluate(self, *_: object) -> EpisodeScore:
         return EpisodeScore(self.returns.pop(0), 1.0, 1)
+
+    def training_log(self, env: object) -> dict[str, float]:
+        return {}
 
     def training_columns(self, env: object) -> dict[str, float]:
         return self.world.training_columns(env)  # type: ignore[attr-defined]
@@ -125,6 +129,15 @@ def test_older_checkpoints(tmp_path: pathlib.Path) -> None:
     assert len(find_checkpoints(tmp_path)) == 4
     delete_older_checkpoints(tmp_path / "model_10.pt", 2)
     assert [path.name for path in find_checkpoints(tmp_path)] == ["model_5.pt", "model_10.pt", "model_20.pt"]
+
+
+@pytest.mark.parametrize("damage", ["iteration,tracking\n0,0.2\n3", "iteration,tracking\n0,0.2,5\n", "iteration\nx\n"])
+def test_damaged_curve(tmp_path: pathlib.Path, damage: str) -> None:
+    """A curve that was cut off, or is something else, is named in one line."""
+    path = tmp_path / "curve.csv"
+    path.write_text(damage)
+    with pytest.raises(CheckpointError, match=r"curve\.csv' is damaged"):
+        read_curve(path)
 
 
 def test_draws_what_there_is(tmp_path: pathlib.Path) -> None:

@@ -12,7 +12,7 @@ from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.utils import ConfigError
-from rsl_rl_sac.utils.config_file import dump_config, load_config
+from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_config, load_run_config
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -48,6 +48,9 @@ def test_nested_options(tmp_path: pathlib.Path) -> None:
         ("agent: [\n", "cannot be read"),
         ("agent: sac\nseed: !!python/object/apply:os.system ['true']\n", "cannot be read"),
         ("agent: ppo\nnum_envs: 0\n", "num_envs must be an integer >= 1"),
+        ("agent: sac\ntraining: 3\n", "'training' must be a dictionary, got 3"),
+        ("agent: sac\ntraining: {minutes: 0}\n", "minutes must be"),
+        ("agent: sac\ntraining: {minuts: 3}\n", "minuts"),
     ],
 )
 def test_refused(tmp_path: pathlib.Path, text: str, message: str) -> None:
@@ -56,6 +59,14 @@ def test_refused(tmp_path: pathlib.Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(ConfigError, match=message):
         load_config(path)
+
+
+@pytest.mark.parametrize("training", [None, TrainingCfg(12.5, 0.5, 32), TrainingCfg()])
+def test_what_a_run_was_asked_for(tmp_path: pathlib.Path, training: TrainingCfg | None) -> None:
+    """Its time and its evaluations are in the file too, if they were known when it was written."""
+    path = tmp_path / "config.yaml"
+    path.write_text(dump_config("task", RunnerCfg(), training))
+    assert load_run_config(path)[2] == training
 
 
 def test_missing(tmp_path: pathlib.Path) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from rsl_rl_sac.cli.display import clock, sparkline
+from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.comparison import Comparison, Run
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, read_curves
@@ -30,6 +32,10 @@ class CompareOptions:
 
     Writes one table (curves.csv) and one figure (curves.png): tracking and return against environment steps and
     against training time. Ctrl-C saves; the same command goes on with what is missing.
+
+    For example:
+      rsl-rl-sac compare Velocity-Flat-Unitree-Go2 --minutes 20 --seeds 3
+      rsl-rl-sac compare Velocity-Rough-Anymal-D --preset paper --minutes 600
     """
 
     task: tyro.conf.Positional[str]
@@ -54,7 +60,7 @@ def run(arguments: Sequence[str]) -> None:
     task_cfg(options.task)  # a typo is found before anything is written
     for agent_preset in (options.preset, f"ppo_{options.preset}"):
         preset(agent_preset, options.task)
-    if options.seeds < 1 or options.minutes <= 0.0:
+    if options.seeds < 1 or not 0.0 < options.minutes < math.inf:
         raise ConfigError("A comparison needs at least one seed and a positive training time.")
     folder = options.folder / options.task
     with _Display(options) as display:
@@ -65,7 +71,7 @@ def run(arguments: Sequence[str]) -> None:
             comparison.run()
         except KeyboardInterrupt:
             print("Stopped and saved; the same command goes on with what is missing.", file=sys.stderr)
-            raise SystemExit(130) from None
+            raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     curves = read_curves(comparison.table_path)
     draw_comparison(curves, folder / "curves.png", options.task)
     Console(width=None if sys.stdout.isatty() else 120).print(result_table(curves))

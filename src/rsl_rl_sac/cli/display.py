@@ -14,6 +14,9 @@ from rich.text import Text
 
 from rsl_rl_sac.runners.training import Progress
 
+STOPPING = "Stopping: saves, then scores once more ..."
+"""Shown after Ctrl-C."""
+
 
 class TrainingDisplay:
     """A table that is redrawn in place on a terminal; elsewhere one line for every evaluation."""
@@ -49,6 +52,8 @@ class TrainingDisplay:
             self._history.append(progress.score.headline[1])
         if self._live is not None:
             self._live.update(self._draw(progress))
+        elif progress.stopping and not progress.scored_now:
+            self.console.print(STOPPING, highlight=False, soft_wrap=True)
         elif progress.scored_now:
             self.console.print(summary_line(progress), highlight=False, soft_wrap=True)
 
@@ -62,7 +67,7 @@ class TrainingDisplay:
         bar = ProgressBar(total=1.0, completed=progress.budget or 0.0, width=60)
         name = progress.score.headline[0] if progress.score is not None else ""
         curve = Text(f"{name}  ", style="dim") + Text(sparkline(self._history[-50:]), style="green")
-        return Group(Text(self.title, style="bold"), table, curve, bar)
+        return Group(Text(self.title, style="bold"), table, curve, Text(STOPPING) if progress.stopping else bar)
 
 
 def _facts(progress: Progress) -> list[tuple[str, str]]:
@@ -80,6 +85,8 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
         ("environment steps", count(progress.env_steps)),
         ("steps/s", f"{progress.steps_per_second:,.0f}"),
         ("gradient steps", f"{progress.updates:,}"),
+        ("device", progress.device),
+        ("gradient steps/s", f"{progress.updates_per_second:,.0f}"),
         ("time", clock(progress.seconds)),
         ("time left", time_left(progress)),
         ("physics", f"{100.0 * progress.collect_seconds / busy:.0f} %" if busy > 0.0 else "-"),
@@ -88,6 +95,7 @@ def _facts(progress: Progress) -> list[tuple[str, str]]:
         ("entropy", number(losses.get("entropy"))),
         ("Q", number(losses.get("q_value"))),
         *([("quarantined", number(losses["quarantined"], 0))] if "quarantined" in losses else []),
+        *((name, number(value)) for name, value in progress.log.items()),
         *scores,
     ]
     return facts if len(facts) % 2 == 0 else [*facts, ("", "")]

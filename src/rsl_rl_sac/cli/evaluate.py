@@ -15,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 
 from rsl_rl_sac.cli.options import parse_options
-from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, paired_difference
+from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, directions, paired_difference
 from rsl_rl_sac.locomotion.evaluation import Score, make_evaluation_env
+from rsl_rl_sac.locomotion.registry import task_cfg
 from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, resolve_run
 from rsl_rl_sac.utils.checkpoint import write_text_atomically
 from rsl_rl_sac.utils.errors import ConfigError
@@ -57,13 +58,16 @@ def run(arguments: Sequence[str]) -> None:
     options = parse_options(EvaluateOptions, "rsl-rl-sac evaluate", arguments)
     if not options.runs:
         raise ConfigError("Name a run: rsl-rl-sac evaluate RUN. A task means its newest run.")
-    if options.episodes < 1:
-        raise ConfigError(f"--episodes must be at least 1, got {options.episodes}.")
+    if options.cores is not None and options.cores < 1:
+        raise ConfigError(f"--cores must be at least 1, got {options.cores}.")
     files = [resolve_run(name, options.logs, options.task) for name in options.runs]
     tasks = list(dict.fromkeys(file.task for file in files))
     if len(tasks) > 1:
         raise ConfigError(f"Policies are compared on the episodes of one task, but these are of {' and '.join(tasks)}.")
     policies = [load_policy(file) for file in files]  # all of them, before any of them runs
+    smallest = len(directions(task_cfg(tasks[0]).commands))
+    if options.episodes < smallest:
+        raise ConfigError(f"--episodes must be at least {smallest}, one for each direction, got {options.episodes}.")
     env = make_evaluation_env(tasks[0], options.episodes, options.cores)
     print(f"Running {options.episodes} episodes by the rule, then as many by direction ...", file=sys.stderr)
     results = [break_down(policy, env) for policy in policies]

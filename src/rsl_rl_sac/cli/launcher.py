@@ -36,7 +36,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
         num_processes: Number of processes.
 
     Returns:
-        The exit code of a process that failed, 0 if none did; 128 and the signal if one was killed.
+        The exit code of a process that failed, 0 if none did; 128 and the signal if one was killed or interrupted.
     """
     with tempfile.TemporaryDirectory(prefix="rsl-rl-sac-") as folder:
         outputs = [Path(folder) / f"process{rank}.log" for rank in range(num_processes)]

@@ -21,7 +21,12 @@ def run(arguments: Sequence[str]) -> None:
 
 
 def list_tasks() -> None:
-    """List the tasks of the locomotion suite."""
+    """List the tasks of the locomotion suite.
+
+    For example:
+      rsl-rl-sac list
+      rsl-rl-sac list | grep Rough
+    """
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     for column in ("Task", "Robot", "Terrain"):
         table.add_column(column, no_wrap=True)

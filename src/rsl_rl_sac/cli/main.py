@@ -7,9 +7,14 @@ from __future__ import annotations
 import difflib
 import importlib
 import sys
+import warnings
 from collections.abc import Sequence
 
 from rsl_rl_sac.utils.errors import ConfigError, RslRlSacError
+from rsl_rl_sac.utils.versions import package_version
+
+INTERRUPTED_EXIT_CODE = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 VERBS = {
     "list": "show the tasks of the suite",
@@ -33,7 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_help())
         raise SystemExit(0 if arguments else 2)
+    if arguments[0] == "--version":
+        print(f"rsl-rl-sac {package_version()}")
+        raise SystemExit(0)
     verb = arguments[0]
+    warnings.formatwarning = _format_warning
     try:
         if verb not in VERBS:
             near = difflib.get_close_matches(verb, VERBS, n=1)
@@ -44,6 +53,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (RslRlSacError, OSError) as error:  # the latter: a disk that is full, a folder that cannot be written to
         print(f"rsl-rl-sac: {error}", file=sys.stderr)
         raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("rsl-rl-sac: Interrupted.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from None
+
+
+def _format_warning(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """Return a warning as one line, of this package without the place in the code, which is for developers."""
+    is_ours = "rsl_rl_sac" in filename
+    return f"rsl-rl-sac: {message}\n" if is_ours else f"{filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _help() -> str:

@@ -27,6 +27,7 @@ from rsl_rl_sac.locomotion.registry import task_cfg
 from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, resolve_run
 from rsl_rl_sac.locomotion.video import check_film, record_video
 from rsl_rl_sac.locomotion.viewer import CheckpointWatch, Session, run_viewer
+from rsl_rl_sac.utils.errors import ConfigError
 
 FILM_SIZES = {".mp4": (640, 480), ".gif": (320, 240)}
 """Pixels by the ending of the file; GIFs get large."""
@@ -89,6 +90,8 @@ def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse_options(PlayOptions, "rsl-rl-sac play", arguments)
     file = resolve_run(options.run, options.logs, options.task)
+    if options.seed < 0:
+        raise ConfigError(f"--seed must not be negative, got {options.seed}.")
     if options.command is not None:
         check_command(options.command, task_cfg(file.task).commands)
     ground = Ground(options.ground or default_ground(file.task).kind, options.level)

@@ -6,6 +6,9 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import itertools
+import math
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,17 +18,18 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 
-from rsl_rl_sac.cli.display import TrainingDisplay, clock
+from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
+from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import WORLDS, find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
-from rsl_rl_sac.presets import preset
+from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
-from rsl_rl_sac.utils.config_file import dump_config, load_config, to_plain
+from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_config, load_run_config, to_plain
 from rsl_rl_sac.utils.distributed import (
     from_first,
     join_processes,
@@ -50,6 +54,9 @@ _RESUME_FLAGS = (
 )
 """Flags that mean something beside --resume; a run keeps all else."""
 
+_TEXT_FLAGS = ("--name", "--folder", "--logs", "--resume", "--config", "--run-name", "--experiment-name")
+"""Flags whose value may look like a task."""
+
 _FILM_SECONDS = 6.0
 
 
@@ -63,7 +70,7 @@ class CommonOptions:
     For example:
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --minutes 20
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --agent ppo --num-envs 1024 --seed 1
-      rsl-rl-sac train Velocity-Flat-Unitree-Go2 --resume RUN       go on, exactly where it stopped
+      rsl-rl-sac train --resume RUN                                 go on, exactly where it stopped
       rsl-rl-sac train --config RUN/config.yaml --algorithm.gamma 0.98
     """
 
@@ -117,6 +124,10 @@ class TrainOptions(CommonOptions):
     video: bool = True
     """Film the policy at the end, on tasks of the suite."""
 
+    def training_cfg(self) -> TrainingCfg:
+        """Return what goes into the configuration file beside the settings."""
+        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs)
+
 
 @dataclass
 class TrainSACOptions(TrainOptions):
@@ -140,12 +151,12 @@ def run(arguments: Sequence[str]) -> None:
     world, _ = find_world(options.task)  # a typo is found before anything is written
     if options.cfg.coarse_physics:
         world.check_coarse_physics()
-    _check_numbers(options)
     folder = options.resume or options.folder or _new_folder(options)
     if options.resume is not None:
         _check_resume(arguments, folder)
     if find_checkpoints(folder):
         _go_on(options, folder, arguments)
+    _check_numbers(options)
     if options.nproc > 1 and launched_world_size() == 1:
         code = launch(["train", *arguments], options.nproc)
         if code != 0:
@@ -163,30 +174,35 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
     join_processes("cpu")  # to agree on the folder
     folder = from_first(folder)  # the name has a time in it
     is_first = launched_rank() == 0
-    if is_first:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_text_atomically(dump_config(options.task, options.cfg), folder / "config.yaml")
     agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own
     title = f"{agent} on {options.task}, seed {options.cfg.seed}, {folder}"
-    with TrainingDisplay(title) if is_first else contextlib.nullcontext() as display:
-        training = Training(
-            options.task,
-            options.cfg,
-            folder,
-            options.minutes,
-            options.evaluation_minutes,
-            options.evaluation_envs,
-            options.cores,
-            display,
-            options.fresh_replay,
-        )
+    training = Training(
+        options.task,
+        options.cfg,
+        folder,
+        options.minutes,
+        options.evaluation_minutes,
+        options.evaluation_envs,
+        options.cores,
+        fresh_replay=options.fresh_replay,
+    )
+    was_over = training.is_over()
+    if is_first:  # now that nothing was refused: what is there already must not be spoiled
+        text = dump_config(options.task, options.cfg, options.training_cfg())
+        write_text_atomically(text, folder / "config.yaml")
+    with TrainingDisplay(title) if is_first else contextlib.nullcontext() as training.listener:
         score = training.run()
         training.close()
     leave_processes()
-    if is_first:
-        report(training, score)
-        if options.video and not training.stop_requested and ":" not in options.task:
-            film(training)
+    if not is_first:
+        return
+    report(training, score)
+    if was_over:
+        print("There was nothing left to train: --minutes and --max-iterations are totals of the whole run.")
+    elif training.stop_requested:
+        raise SystemExit(INTERRUPTED_EXIT_CODE)
+    elif options.video and ":" not in options.task:
+        film(training)
 
 
 def report(training: Training, score: EpisodeScore) -> None:
@@ -195,12 +211,15 @@ def report(training: Training, score: EpisodeScore) -> None:
     progress, line = training.progress, score.line()
     console.print(
         f"{line[0].upper()}{line[1:]} after {clock(progress.seconds)} of training and"
-        f" {progress.env_steps / 1e6:.2f} M environment steps."
+        f" {count(progress.env_steps)} environment steps."
     )
     console.print(f"The run is in {training.folder}")
     if training.stop_requested:
         processes = f" --nproc {launched_world_size()}" if launched_world_size() > 1 else ""
-        console.print(f"Go on with: rsl-rl-sac train {training.task} --resume {training.folder}{processes}")
+        folder = shlex.quote(str(training.folder))
+        console.print(f"Go on with: rsl-rl-sac train {training.task} --resume {folder}{processes}", soft_wrap=True)
+        if isinstance(training.cfg, RunnerCfg) and not training.cfg.algorithm.save_replay:
+            console.print("It will go on with an empty replay: algorithm.save_replay is off.")
 
 
 def film(training: Training) -> None:
@@ -232,23 +251,31 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     agent = _peek(arguments, "--agent", "sac")
     if agent not in _AGENTS:
         raise ConfigError(f"There is no agent '{agent}'. Known agents: {', '.join(_AGENTS)}.")
-    task = next((argument for argument in arguments if _is_task(argument)), "")
+    task = _find_task(arguments)
+    resumed = _peek(arguments, "--resume", "")
+    if resumed and not task:
+        task = load_config(Path(resumed) / "config.yaml")[0] if find_checkpoints(Path(resumed)) else ""
     defaults = find_world(task)[0] if task else TrainOptions
     preset_name = _peek(arguments, "--preset", defaults.preset)
+    known = [name for name in PRESETS if not name.startswith(_AGENTS["ppo"])]
+    if preset_name not in known:
+        raise ConfigError(f"Unknown preset '{preset_name}'. Known presets: {', '.join(known)}.")
     cfg = preset(_AGENTS[agent] + preset_name, task)
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
-    default = kind(task=tyro.MISSING, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
+    default_task = task if resumed and task else tyro.MISSING
+    default = kind(task=default_task, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
     return parse_options(kind, "rsl-rl-sac train", arguments, default)
 
 
 def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions | TrainPPOOptions:
     """Parse a command line whose defaults are those of a configuration file."""
     _refuse(arguments, ("--agent", "--preset"), "--config decides on them")
-    task, cfg = load_config(config)
+    task, cfg, training = load_run_config(config)
+    training = training or TrainingCfg(evaluation_envs=find_world(task)[0].evaluation_envs)
     if isinstance(cfg, RunnerCfg):
-        default = TrainSACOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
+        default = TrainSACOptions(task=task, cfg=cfg, **vars(training))
     else:
-        default = TrainPPOOptions(task=task, evaluation_envs=find_world(task)[0].evaluation_envs, cfg=cfg)
+        default = TrainPPOOptions(task=task, cfg=cfg, **vars(training))
     return parse_options(type(default), "rsl-rl-sac train", arguments, default)
 
 
@@ -258,12 +285,18 @@ def _check_numbers(options: TrainOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {value}.")
-    if options.minutes is not None and options.minutes <= 0.0:
+    if options.minutes is not None and not 0.0 < options.minutes < math.inf:
         raise ConfigError(f"--minutes must be positive, got {options.minutes:g}.")
+    if not 0.0 <= options.evaluation_minutes < math.inf:
+        raise ConfigError(f"--evaluation-minutes must not be negative, got {options.evaluation_minutes:g}.")
+    if Path(options.name).name != options.name:
+        raise ConfigError(f"--name must be a part of the name of a folder, got '{options.name}'.")
 
 
 def _check_resume(arguments: Sequence[str], folder: Path) -> None:
     """Refuse to resume from nothing, and flags that would be ignored."""
+    if folder.is_file():
+        raise ConfigError(f"A run goes on from its newest checkpoint: --resume {folder.parent}, without the file.")
     if not find_checkpoints(folder):
         raise ConfigError(f"There is nothing to resume in '{folder}': it holds no checkpoint model_<iteration>.pt.")
     ignored = [flag for flag in _flags(arguments) if flag not in _RESUME_FLAGS]
@@ -273,10 +306,13 @@ def _check_resume(arguments: Sequence[str], folder: Path) -> None:
 
 def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:
     """Check that a run which is there already is the one that is asked for; --resume takes its settings over."""
-    task, cfg = load_config(folder / "config.yaml")
+    task, cfg, training = load_run_config(folder / "config.yaml")
     if task != options.task:
         raise ConfigError(f"The run in '{folder}' is of the task '{task}', not '{options.task}'.")
     if options.resume is not None:
+        for name, value in vars(training).items() if training is not None else ():
+            if f"--{name.replace('_', '-')}" not in _flags(arguments):
+                setattr(options, name, value)
         if "--max-iterations" in _flags(arguments):
             cfg.max_iterations = options.cfg.max_iterations
         options.cfg = cfg
@@ -304,9 +340,13 @@ def _flags(arguments: Sequence[str]) -> list[str]:
     return [f"--{flag[5:]}" if flag.startswith("--no-") else flag for flag in given]
 
 
-def _is_task(argument: str) -> bool:
-    """Return whether an argument is the name of a task, of those that decide on defaults."""
-    return argument.startswith("Velocity-") or argument.partition(":")[0] in WORLDS
+def _find_task(arguments: Sequence[str]) -> str:
+    """Return the task, which decides on defaults, or nothing if none is named."""
+    for before, argument in itertools.pairwise(["", *arguments]):
+        is_task = argument.startswith("Velocity-") or argument.partition(":")[0] in WORLDS
+        if is_task and before not in _TEXT_FLAGS:
+            return argument
+    return ""
 
 
 def _peek(arguments: Sequence[str], flag: str, default: str) -> str:

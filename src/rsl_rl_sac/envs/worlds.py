@@ -69,6 +69,10 @@ class World(ABC):
     def evaluate(self, policy: Policy, env: VecEnv) -> EpisodeScore:
         """Score a deterministic policy on the first episode of each environment; every call meets the same episodes."""
 
+    def training_log(self, env: VecEnv) -> dict[str, float]:
+        """Return what people who watch a training want to know of its environments; not a part of the curve."""
+        return {}
+
     def training_columns(self, env: VecEnv) -> dict[str, float]:
         """Return numbers on the last step of the environments that train, for the learning curve."""
         return {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -106,6 +107,7 @@ class Comparison:
             return
         shares = share_cores(len(AGENTS))
         processes = [self._start(run, shares[AGENTS.index(run.agent)]) for run in runs]
+        old = signal.signal(signal.SIGTERM, _leave)  # so that the trainings end with this process
         try:
             while any(process.poll() is None for process in processes):
                 time.sleep(1.0)
@@ -115,18 +117,20 @@ class Comparison:
                     self.listener(runs)
                 if any(process.poll() not in (None, 0) for process in processes):
                     break
+            codes = [process.poll() for process in processes]  # None is one that is ended because another failed
         except KeyboardInterrupt:
             # The terminal has told the children too: they save, and a second interrupt would cut that short.
             for process in processes:
                 process.wait()
             raise
         finally:
+            signal.signal(signal.SIGTERM, old)
             for process in processes:
                 if process.poll() is None:
                     process.terminate()
                     process.wait()
-        for run, process in zip(runs, processes, strict=True):
-            if process.returncode != 0:
+        for run, code in sorted(zip(runs, codes, strict=True), key=lambda pair: pair[1] is None):
+            if code != 0:
                 lines = run.log_path.read_text().strip().splitlines()
                 raise TrainingFailedError(
                     f"The run of {run.agent.upper()} with seed {run.seed} failed: {lines[-1] if lines else 'no output'}"
@@ -147,6 +151,11 @@ class Comparison:
         with run.log_path.open("a") as log:
             environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "COLUMNS": "200"}
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=pin)
+
+
+def _leave(number: int, _: object) -> None:
+    """Leave at a signal as shells have it, by an exception, so that what was begun is ended."""
+    raise SystemExit(128 + number)
 
 
 def share_cores(num_shares: int) -> list[set[int]]:

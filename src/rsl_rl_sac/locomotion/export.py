@@ -125,8 +125,10 @@ def make_metadata(file: PolicyFile, actor: MLPModel) -> dict:
     cfg, robot = task_cfg(file.task), _robot(file.task)
     actuators = [robot.actuator_of(name) for name in robot.joint_names]
     lower, upper = robot.soft_limits
-    iteration = int(load_safely(file.path, "cpu")["iter"])
+    state = load_safely(file.path, "cpu")
+    iteration, infos = int(state["iter"]), state.get("infos") or {}
     assert file.cfg is not None
+    env_steps = infos.get("env_steps", (iteration + 1) * file.cfg.num_envs * file.cfg.num_steps_per_env)
     metadata = {
         "format": 1,
         "task": file.task,
@@ -134,7 +136,7 @@ def make_metadata(file: PolicyFile, actor: MLPModel) -> dict:
         "algorithm": file.kind,
         "checkpoint": file.path.name,
         "iterations": iteration + 1,
-        "env_steps": (iteration + 1) * file.cfg.num_envs * file.cfg.num_steps_per_env,
+        "env_steps": env_steps,
         "versions": installed_versions(),
         "control_rate": 1.0 / (cfg.physics.time_step * cfg.physics.decimation),
         "physics_steps_per_control_step": cfg.physics.decimation,

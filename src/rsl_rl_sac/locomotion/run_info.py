@@ -68,11 +68,15 @@ def _describe_run(file: PolicyFile, cfg: RunnerCfg | PPORunnerCfg) -> RunInfo:
         "training time": _duration(infos.get("seconds", 0.0)),
         "environments": f"{cfg.num_envs}, seed {cfg.seed}",
     }
-    if curve:
-        column = "tracking" if "tracking" in curve[0] else "episode_return"
-        best = max(curve, key=lambda row: row[column])
-        facts["last score"] = f"{column} {curve[-1][column]:.3f}, return {curve[-1]['episode_return']:.2f}"
-        facts["best score"] = f"{column} {best[column]:.3f} after {int(best['env_steps']):,} steps"
+    until_then = [row for row in curve if row["iteration"] <= iterations]
+    if until_then:
+        last = until_then[-1]
+        column = "tracking" if "tracking" in last else "episode_return"
+        age = "" if last["iteration"] == iterations else f" after {int(last['env_steps']):,} steps"
+        facts["last score"] = f"{column} {last[column]:.3f}, return {last['episode_return']:.2f}{age}"
+        # As of model_best.pt, for which the untrained policy does not count.
+        best = max([row for row in curve if row["iteration"] > 0] or curve, key=lambda row: row[column])
+        facts["best of the run"] = f"{column} {best[column]:.3f} after {int(best['env_steps']):,} steps"
     starts = read_provenance(file.folder)
     versions = dict(starts[-1]["versions"]) if starts else {}
     if starts and starts[-1]["git"]:

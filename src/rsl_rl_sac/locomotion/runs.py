@@ -26,7 +26,7 @@ from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
 from rsl_rl_sac.ppo_config import PPORunnerCfg
-from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely
+from rsl_rl_sac.utils.checkpoint import check_archive, find_checkpoints, load_safely
 from rsl_rl_sac.utils.config_file import load_config
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, MissingDependencyError
 
@@ -78,6 +78,8 @@ def resolve_run(name: str | Path, logs: Path | str = "logs", task: str | None = 
         ConfigError: If there is no such run, or if it is of another task.
         CheckpointError: If the file is damaged.
     """
+    if not str(name):
+        raise ConfigError("Name a run: its folder, a checkpoint, an exported file, or a task.")
     path = Path(name)
     if not path.exists():
         if str(name) not in task_names() and ":" not in str(name):  # other worlds have a prefix
@@ -206,6 +208,7 @@ def _is_torchscript(path: Path) -> bool:
 
 
 def _torchscript_metadata(path: Path) -> dict:
+    check_archive(path)
     with zipfile.ZipFile(path) as archive:
         names = [name for name in archive.namelist() if name.endswith(f"/extra/{METADATA_NAME}")]
         return json.loads(archive.read(names[0])) if names else {}
@@ -231,6 +234,7 @@ def _refuse_file_access(path: Path) -> None:
 
 
 def _load_torchscript(file: PolicyFile) -> Policy:
+    check_archive(file.path)
     _refuse_file_access(file.path)  # before loading, which may run parts of it
     try:
         module = torch.jit.load(file.path, map_location="cpu").eval()
@@ -254,7 +258,11 @@ def _load_onnx(file: PolicyFile) -> Policy:
         session = onnxruntime.InferenceSession(str(file.path), providers=["CPUExecutionProvider"])
     except Exception as error:  # its exceptions have no common class of their own
         raise CheckpointError(f"'{file.path}' cannot be run: {str(error).splitlines()[0]}") from error
-    (node,) = session.get_inputs()
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        names = ", ".join(node.name for node in inputs)
+        raise CheckpointError(f"'{file.path}' is not a policy of observations alone: its inputs are {names}.")
+    (node,) = inputs
     takes_one_row = node.shape[0] == 1  # as rsl_rl exports it
 
     def act(obs: TensorDict) -> torch.Tensor:

@@ -46,6 +46,11 @@ class LocomotionWorld(World):
         assert isinstance(env, VelocityEnv)
         return evaluate(policy, env)
 
+    def training_log(self, env: VecEnv) -> dict[str, float]:
+        """Return the mean level of the terrain, if there is one."""
+        assert isinstance(env, VelocityEnv)
+        return {} if env.levels is None else {"terrain level": float(env.levels.levels.mean())}
+
     def training_columns(self, env: VecEnv) -> dict[str, float]:
         """Return how well the robots that train tracked their commands in the last step."""
         assert isinstance(env, VelocityEnv)

@@ -11,6 +11,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from rsl_rl_sac.utils.checkpoint import write_bytes_atomically, write_text_atomically
+from rsl_rl_sac.utils.errors import CheckpointError
 
 DRAWN_COLUMNS = {
     "tracking": "tracking score",
@@ -32,11 +33,18 @@ def write_curve(path: Path, rows: list[dict[str, float]]) -> None:
 
 
 def read_curve(path: Path) -> list[dict[str, float]]:
-    """Read a learning curve; a missing one has no rows."""
+    """Read a learning curve; a missing one has no rows.
+
+    Raises:
+        CheckpointError: If the file is damaged.
+    """
     if not path.exists():
         return []
-    with path.open(newline="") as file:
-        return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    try:
+        with path.open(newline="") as file:
+            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file, strict=True)]
+    except (TypeError, ValueError, csv.Error) as error:  # a row that is too short or too long, or not of numbers
+        raise CheckpointError(f"The learning curve '{path}' is damaged: delete its last line, or the file.") from error
 
 
 def draw_curve(path: Path, rows: list[dict[str, float]], title: str = "") -> None:

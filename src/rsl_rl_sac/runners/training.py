@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
+from rsl_rl_sac.runners.log_writers import check_log_writer, with_project
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
 from rsl_rl_sac.runners.provenance import record_start
 from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
@@ -68,6 +71,14 @@ class Progress:
     """Outcome of the last evaluation."""
     scored_now: bool = False
     """Whether the evaluation was made in this iteration."""
+    stopping: bool = False
+    """Whether Ctrl-C has ended the run, and what is left is to save and to evaluate."""
+    device: str = "cpu"
+    """Device of the learner."""
+    updates_per_second: float = 0.0
+    """Speed of the last iteration in gradient steps."""
+    log: dict[str, float] = field(default_factory=dict)
+    """What the environment says of itself, such as the level of its terrain."""
 
 
 Listener = Callable[[Progress], None]
@@ -127,11 +138,12 @@ class Training:
             evaluation_minutes: Training time between evaluations; 0 only evaluates the end.
             evaluation_envs: Episodes per evaluation.
             num_cores: Cores to use, of all processes on this machine; None takes all that the process may use.
-            listener: Called after every iteration.
+            listener: Called after every iteration, and once more when the policy of a stopped run was evaluated.
             fresh_replay: Whether to resume with an empty replay and new episodes.
         """
-        if minutes is not None and minutes <= 0.0:
-            raise ConfigError(f"The training time must be positive, got {minutes} minutes.")
+        if minutes is not None and not 0.0 < minutes < math.inf:
+            raise ConfigError(f"The training time must be positive and finite, got {minutes} minutes.")
+        check_log_writer(cfg.logger)
         self.task, self.cfg, self.folder = task, cfg, Path(folder)
         self.world, name = find_world(task)
         self.minutes, self.evaluation_minutes = minutes, evaluation_minutes
@@ -153,10 +165,12 @@ class Training:
             self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None
         )
         self._evaluation_envs = evaluation_envs
-        self.folder.mkdir(parents=True, exist_ok=True)
         runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else _PPORunner
+        runner_cfg = with_project(cfg.to_dict())
         with _rsl_rl_quiet():
-            self.runner = runner_class(self.env, cfg.to_dict(), str(self.folder), str(self.env.device))
+            self.runner = runner_class(self.env, runner_cfg, str(self.folder), str(self.env.device))
+        self.folder.mkdir(parents=True, exist_ok=True)  # now: what is refused leaves nothing behind
+        self.progress.device = str(self.runner.device)
         self._disk_faults = DiskFaults(cfg.disk_faults)
         if not isinstance(self.runner, OffPolicyRunner):  # ours does so itself
             self._disk_faults.guard_log(self.runner.logger, cfg.save_interval)
@@ -181,7 +195,7 @@ class Training:
     def run(self) -> EpisodeScore:
         """Train until the time or the iterations are over, or :attr:`stop_requested`; return the last score."""
         remaining = self.cfg.max_iterations - self.progress.iteration
-        if not self._is_over():
+        if not self.is_over():
             if self.is_first:
                 record_start(self.folder)
             if self.progress.iteration == 0:
@@ -191,6 +205,8 @@ class Training:
             with _rsl_rl_quiet(), contextlib.suppress(_StopTraining), self._stop_on_interrupt():
                 self._clock.start()
                 self.runner.learn(remaining, init_at_random_ep_len=True)
+        if self.progress.score is None:  # the run was over, and its curve is gone
+            self._evaluate()
         assert self.progress.score is not None
         return self.progress.score
 
@@ -207,35 +223,42 @@ class Training:
         progress, cfg = self.progress, self.cfg
         progress.iteration = int(report["it"]) + 1
         progress.env_steps += self._steps_per_iteration
+        updates_before = progress.updates
         if isinstance(self.runner, OffPolicyRunner):
             progress.updates = self.runner.alg.num_updates
         else:  # rsl_rl's PPO keeps no count
             updates_per_iteration = cfg.algorithm.num_learning_epochs * cfg.algorithm.num_mini_batches
             progress.updates = progress.iteration * updates_per_iteration
-        iteration_seconds = self._clock.seconds - progress.seconds
+        iteration_seconds = max(self._clock.seconds - progress.seconds, 1e-9)
         progress.seconds, progress.cpu_seconds = self._clock.seconds, sum(gather(self._clock.cpu_seconds))
         progress.collect_seconds = report["collect_time"]
         progress.learn_seconds = report["learn_time"]
-        progress.steps_per_second = self._steps_per_iteration / max(iteration_seconds, 1e-9)
+        progress.steps_per_second = self._steps_per_iteration / iteration_seconds
+        progress.updates_per_second = (progress.updates - updates_before) / iteration_seconds
         progress.losses = report["loss_dict"]
+        progress.log = self.world.training_log(self.env)
         self._training_columns.add(self.world.training_columns(self.env))
         progress.training_columns = self._training_columns.means()
         due = self.evaluation_minutes > 0.0 and progress.seconds >= self._next_evaluation
-        over, due = from_first((self._is_over(), due))  # clocks differ
-        self.stop_requested = any(gather(self.stop_requested))
-        if over or due:
-            self._evaluate()
+        over, due = from_first((self.is_over(), due))  # clocks differ
+        progress.stopping = self.stop_requested
         progress.scored_now = over or due
+        if progress.scored_now:
+            self._evaluate()
         self._tell()
+        self.stop_requested = any(gather(self.stop_requested))
         self.runner.infos = self._infos()
         if over or self.stop_requested:
+            self._save()  # before an evaluation, which takes a while in which people who stop it lose patience
             if not progress.scored_now:  # what is reported at the end was measured at the end
+                progress.scored_now = True
                 self._evaluate()
-            self._save()
+                self._tell()
             raise _StopTraining
         self._clock.start()
 
-    def _is_over(self) -> bool:
+    def is_over(self) -> bool:
+        """Return whether the time or the iterations of the run are used up."""
         progress = self.progress
         shares = [progress.iteration / self.cfg.max_iterations]
         if self.minutes is not None:
@@ -301,11 +324,14 @@ class Training:
         if not checkpoints:
             return
         infos = self.runner.load(str(checkpoints[-1]), WITHOUT_REPLAY if fresh_replay else None) or {}
+        if isinstance(self.cfg, RunnerCfg) and not self.cfg.algorithm.save_replay and not fresh_replay:
+            warnings.warn("The run goes on with an empty replay: its algorithm.save_replay is off.", stacklevel=2)
         done = self.runner.current_learning_iteration + 1
         if not isinstance(self.runner, OffPolicyRunner):
             self.runner.current_learning_iteration = done
         self.progress.iteration = done
         self.progress.env_steps = infos.get("env_steps", done * self._steps_per_iteration)
+        self.progress.updates = infos.get("updates", 0)
         self._clock = _Clock(infos.get("seconds", 0.0), infos.get("cpu_seconds", 0.0) if self.is_first else 0.0)
         self.progress.seconds, self.progress.cpu_seconds = self._clock.seconds, self._clock.cpu_seconds
         self._curve = [row for row in read_curve(self.curve_path) if row["iteration"] <= done]

@@ -87,6 +87,23 @@ def check_plain(content: object, where: str = "") -> None:
         )
 
 
+def check_archive(path: str | os.PathLike) -> None:
+    """Raise an error if a file of torch's, checkpoint or TorchScript, is damaged: torch itself verifies no checksum.
+
+    Raises:
+        CheckpointError: If it is.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            damaged = archive.testzip()
+        reason = f"the checksum of {damaged} is wrong" if damaged is not None else ""
+    except Exception as error:  # each byte of an archive means something else, and so does each way to fail on it
+        reason = one_line(str(error)) or type(error).__name__
+    if reason:
+        path = pathlib.Path(path)
+        raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({reason}).{_alternative(path)}")
+
+
 def load_safely(path: str | os.PathLike, map_location: str | torch.device | None = None) -> dict:
     """Load a dictionary that holds only tensors and plain values.
 
@@ -96,17 +113,14 @@ def load_safely(path: str | os.PathLike, map_location: str | torch.device | None
     path = pathlib.Path(path)
     if not path.is_file():
         raise CheckpointError(f"There is no checkpoint '{path}'.{_alternative(path)}")
+    check_archive(path)
     try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-        if damaged is not None:
-            raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
         content = torch.load(path, map_location=map_location, weights_only=True)
     except pickle.UnpicklingError as error:
         raise CheckpointError(
             f"'{path}' was refused: it holds something other than tensors and plain values, which could run code."
         ) from error
-    except Exception as error:  # each byte of an archive means something else, and so does each way to fail on it
+    except Exception as error:  # as above
         reason = one_line(str(error)) or type(error).__name__
         raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({reason}).{_alternative(path)}") from error
     if not isinstance(content, dict):

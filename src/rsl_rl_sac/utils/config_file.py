@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,22 +12,56 @@ import yaml
 
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
-from rsl_rl_sac.utils.config_base import one_line, shown
+from rsl_rl_sac.utils.config_base import Cfg, check_int, check_number, one_line, shown
 from rsl_rl_sac.utils.errors import ConfigError
 from rsl_rl_sac.utils.versions import is_newer_than_ours, package_version
 
 _KINDS: dict[str, type[RunnerCfg] | type[PPORunnerCfg]] = {"sac": RunnerCfg, "ppo": PPORunnerCfg}
 
 
-def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg) -> str:
+@dataclass
+class TrainingCfg(Cfg):
+    """What a run was asked for beside its configuration."""
+
+    minutes: float | None = None
+    """Training time of the whole run, without evaluations; None leaves it to the iterations."""
+
+    evaluation_minutes: float = 1.0
+    """Training time between evaluations; 0 only evaluates the end."""
+
+    evaluation_envs: int = 64
+    """Episodes per evaluation."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        if self.minutes is not None:
+            check_number(self, "minutes", 0.0, 1e9, open_low=True)
+        check_number(self, "evaluation_minutes", 0.0, 1e9)
+        check_int(self, "evaluation_envs", 1)
+
+
+def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg, training: TrainingCfg | None = None) -> str:
     """Return a configuration as YAML, with the version of this package that wrote it."""
     agent = "sac" if isinstance(cfg, RunnerCfg) else "ppo"
     content = {"version": package_version(), "task": task, "agent": agent, **cfg.to_dict()}
+    if training is not None:
+        content["training"] = training.to_dict()
     return yaml.safe_dump(to_plain(content), sort_keys=False)
 
 
 def load_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg]:
     """Read the task and the configuration.
+
+    Raises:
+        ConfigError: If the file is missing, is not such a configuration, or is from a newer version of this package.
+    """
+    task, cfg, _ = load_run_config(path)
+    return task, cfg
+
+
+def load_run_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg, TrainingCfg | None]:
+    """Read the task, the configuration, and what else the run was asked for, if the file says so.
 
     Raises:
         ConfigError: If the file is missing, is not such a configuration, or is from a newer version of this package.
@@ -47,8 +82,10 @@ def load_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg]:
             f"'{path}' was written by version {written_by} of rsl-rl-sac, this is {package_version()}: upgrade with pip"
             " install --upgrade rsl-rl-sac."
         )
+    training = content.pop("training", None)
     try:
-        return task, _KINDS[agent].from_dict(content)
+        training_cfg = None if training is None else TrainingCfg.from_dict(training, "training.")
+        return task, _KINDS[agent].from_dict(content), training_cfg
     except ConfigError as error:
         raise ConfigError(f"'{path}': {error}") from error
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""rsl_rl's log writers by name: whether one can be had, before any work is done."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
+
+_PACKAGES = {
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "WandbLogWriter": "wandb",
+    "neptune": "neptune",
+    "NeptuneLogWriter": "neptune",
+}
+"""Packages that the writers which rsl_rl knows by name need."""
+
+
+def check_log_writer(logger: str | dict) -> None:
+    """Raise an error if a log writer cannot be made: rsl_rl itself finds out when training has begun.
+
+    Args:
+        logger: Name of a writer, or a dictionary with its ``class_name``.
+
+    Raises:
+        ConfigError: If there is no such writer.
+        MissingDependencyError: If its package is not installed.
+    """
+    name = logger if isinstance(logger, str) else logger.get("class_name")
+    if not isinstance(name, str) or (isinstance(logger, str) and name not in _PACKAGES):
+        raise ConfigError(
+            f"logger must be tensorboard, wandb or neptune, or a dictionary with the class_name of a writer, got"
+            f" {logger!r}."
+        )
+    package = _PACKAGES.get(name)
+    if package is not None and importlib.util.find_spec(package) is None:
+        raise MissingDependencyError(f"The logger '{name}' needs the package {package}: pip install {package}.")
+
+
+def with_project(cfg: dict) -> dict:
+    """Return the configuration of a runner in which services that ask for a project find one: the experiment."""
+    return {"wandb_project": cfg["experiment_name"], "neptune_project": cfg["experiment_name"], **cfg}

@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Stopping a training, going on with it, repeating it, and refusing what would spoil it."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+
+import pytest
+
+from rsl_rl_sac.cli import main
+from rsl_rl_sac.cli.main import _format_warning
+from rsl_rl_sac.runners.curve import read_curve
+from rsl_rl_sac.runners.training import Training
+from rsl_rl_sac.utils.checkpoint import find_checkpoints
+from rsl_rl_sac.utils.config_file import load_run_config
+
+TASK = "Velocity-Flat-Unitree-Go1"
+SMALL = ["--num-envs", "2", "--algorithm.batch-size", "4", "--algorithm.num-mini-batches", "1", "--no-video"]
+SMALL += ["--actor.hidden-dims", "4", "--critic.hidden-dims", "4", "--evaluation-envs", "1"]
+TIMES = ["--minutes", "30", "--evaluation-minutes", "7"]
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, iteration: int, in_evaluation: bool = False) -> None:
+    """Send Ctrl-C to this process at the end of an iteration, and once more in the evaluation that follows."""
+    after_iteration, evaluate = Training._after_iteration, Training._evaluate
+
+    def interrupting(self: Training, **report: object) -> None:
+        if report["it"] == iteration - 1:
+            os.kill(os.getpid(), signal.SIGINT)
+        after_iteration(self, **report)
+
+    def interrupted(self: Training) -> None:
+        if in_evaluation and self.progress.iteration > 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        evaluate(self)
+
+    monkeypatch.setattr(Training, "_after_iteration", interrupting)
+    monkeypatch.setattr(Training, "_evaluate", interrupted)
+
+
+def test_stop_and_go_on(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C ends with 130 and a line that goes on as it was asked for: same time, same number of episodes."""
+    folder = tmp_path / "a run"
+    with monkeypatch.context() as patch, pytest.raises(SystemExit) as end:
+        interrupt_at(patch, 3)
+        main(["train", TASK, *SMALL, *TIMES, "--folder", str(folder)])
+    assert end.value.code == 130
+    captured = capsys.readouterr()
+    assert f"Go on with: rsl-rl-sac train {TASK} --resume '{folder}'" in captured.out
+    assert "Stopping: saves, then scores" in captured.err
+    assert [path.name for path in find_checkpoints(folder)] == ["model_0.pt", "model_2.pt"]
+    assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3]
+    training = load_run_config(folder / "config.yaml")[2]
+    assert training is not None and vars(training) == {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1}
+
+    main(["train", "--resume", str(folder), "--max-iterations", "5", "--no-video"])  # the run knows its task
+    assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3, 5]
+    again = load_run_config(folder / "config.yaml")[2]
+    assert again == training
+    capsys.readouterr()
+    main(["train", "--resume", str(folder), "--no-video"])
+    assert "There was nothing left to train" in capsys.readouterr().out
+    assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3, 5]
+
+
+def test_second_interrupt(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever does not wait for the last score loses that score and nothing else."""
+    interrupt_at(monkeypatch, 3, in_evaluation=True)
+    with pytest.raises(SystemExit) as end:
+        main(["train", TASK, *SMALL, "--folder", str(tmp_path)])
+    assert end.value.code == 130 and capsys.readouterr().err.endswith("rsl-rl-sac: Interrupted.\n")
+    assert find_checkpoints(tmp_path)[-1].name == "model_2.pt"
+
+
+def test_refused_settings_spoil_nothing(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that fails leaves a run as it was, and no folder where there was none."""
+    run = ["train", TASK, *SMALL, "--max-iterations", "1", "--folder"]
+    main([*run, str(tmp_path / "run")])
+    config = (tmp_path / "run" / "config.yaml").read_text()
+    for folder in ("run", "new"):
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as end:
+            main([*run, str(tmp_path / folder), "--num-envs", "16", "--algorithm.replay-size", "10"])
+        errors = capsys.readouterr().err
+        assert end.value.code == 2 and errors.startswith("rsl-rl-sac: ") and len(errors.splitlines()) == 1
+    assert (tmp_path / "run" / "config.yaml").read_text() == config and not (tmp_path / "new").exists()
+
+
+def test_resume_from_a_file(tiny_runs: dict[str, pathlib.Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """A run goes on from its newest checkpoint; another one cannot be named."""
+    with pytest.raises(SystemExit) as end:
+        main(["train", TASK, "--resume", str(tiny_runs["sac"] / "model_0.pt")])
+    assert end.value.code == 2 and f"--resume {tiny_runs['sac']}, without the file" in capsys.readouterr().err
+
+
+def test_resume_without_a_replay(tmp_path: pathlib.Path) -> None:
+    """Where the replay is not saved, a run that goes on says so."""
+    run = ["train", TASK, *SMALL, "--algorithm.no-save-replay", "--folder", str(tmp_path)]
+    main([*run, "--max-iterations", "1"])
+    with pytest.warns(UserWarning, match=r"goes on with an empty replay: its algorithm\.save_replay is off"):
+        main([*run, "--max-iterations", "2"])
+
+
+def test_warnings_are_one_line() -> None:
+    """Ours without the place in the code; those of others with it, and without the line of code itself."""
+    ours = _format_warning("Mind this.", UserWarning, "/somewhere/rsl_rl_sac/runners/training.py", 3)
+    assert ours == "rsl-rl-sac: Mind this.\n"
+    assert _format_warning("That.", DeprecationWarning, "/a.py", 3) == "/a.py:3: DeprecationWarning: That.\n"
