@@ -35,7 +35,7 @@ def test_a_minute_of_training(tmp_path: pathlib.Path) -> None:
     def trembling(size: float) -> Callable[[TensorDict], torch.Tensor]:
         return lambda obs: size * torch.randn(env.num_envs, env.num_actions)
 
-    for size in (0.0, 0.2, 0.4, 0.6, 0.8):
+    for size in (0.0, 0.4, 0.8):
         assert tracking(env, trembling(size)) < BAR - 0.04
     assert tracking(env, lambda obs: actor(obs, stochastic_output=True)) < BAR - 0.04
     training.run()
@@ -43,8 +43,8 @@ def test_a_minute_of_training(tmp_path: pathlib.Path) -> None:
     training.close()
 
 
-def tracking(env: VelocityEnv, act: Callable[[TensorDict], torch.Tensor], num_steps: int = 100) -> float:
-    """Return the mean tracking score of all robots over two seconds that follow half a second."""
+def tracking(env: VelocityEnv, act: Callable[[TensorDict], torch.Tensor], num_steps: int = 40) -> float:
+    """Return the mean tracking score of all robots over 0.8 seconds that follow half a second."""
     obs, _ = env.reset()
     scores = []
     with torch.inference_mode():
