@@ -148,9 +148,7 @@ class TrainPPOOptions(TrainOptions):
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse(arguments)
-    world, _ = find_world(options.task)  # a typo is found before anything is written
-    if options.cfg.coarse_physics:
-        world.check_coarse_physics()
+    find_world(options.task)  # a typo is found before anything is written
     folder = options.resume or options.folder or _new_folder(options)
     if options.resume is not None:
         _check_resume(arguments, folder)

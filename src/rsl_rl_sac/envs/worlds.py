@@ -52,14 +52,9 @@ class World(ABC):
             num_threads: Threads or processes of the physics, for worlds that let you choose; None takes all cores.
         """
 
-    def check_coarse_physics(self) -> None:
-        """Raise a ConfigError unless the world has a :meth:`make_coarse_env`."""
-        raise ConfigError("coarse_physics is for tasks of the locomotion suite; set it to False.")
-
     def make_coarse_env(self, name: str, num_envs: int, seed: int, num_threads: int | None = None) -> VecEnv:
-        """Make the environments of a task for training with ``coarse_physics``, for worlds that can."""
-        self.check_coarse_physics()
-        raise NotImplementedError
+        """Make the environments of a task for training with ``coarse_physics``; a world that cannot says so."""
+        raise ConfigError("coarse_physics is for tasks of the locomotion suite; set it to False.")
 
     @abstractmethod
     def make_evaluation_env(self, name: str, num_envs: int, num_threads: int | None = None) -> VecEnv:

@@ -30,9 +30,6 @@ class LocomotionWorld(World):
         """Make the environments of a task for training."""
         return make_env(name, num_envs, seed, num_threads=num_threads)
 
-    def check_coarse_physics(self) -> None:
-        """Say nothing: every task of the suite has it."""
-
     def make_coarse_env(self, name: str, num_envs: int, seed: int, num_threads: int | None = None) -> VelocityEnv:
         """Make the environments of a task for training, with half as many physics steps, twice as long."""
         return make_env(name, num_envs, seed, num_threads=num_threads, physics=task_cfg(name).physics.coarse())
