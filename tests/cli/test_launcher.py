@@ -55,6 +55,12 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         ((WAIT, DIE), 128 + 9, "Process 1 of 2 was killed by SIGKILL."),
         ((LOST, DIE), 128 + 9, "Process 1 of 2 was killed by SIGKILL."),
         ((LOST, ABORT), 128 + 6, "Process 1 of 2 was killed by SIGABRT.\nterminate called"),
+        (
+            (ABORT, DIE),
+            128 + 9,
+            "by SIGKILL.\nrsl-rl-sac: Process 0 of 2 was killed by SIGABRT.",
+        ),
+        ((ABORT, FAIL), 2, "Process 1 of 2 failed:\nrsl-rl-sac: It broke."),
         ((FAIL, LOST), 2, ""),
     ],
 )

@@ -48,7 +48,7 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
             return 128 + received[-1]
         if received and -signal.SIGINT in failed.values():  # before there was anything to save
             return 128 + signal.SIGINT
-        for rank, code in failed.items():
+        for rank, code in sorted(failed.items(), key=lambda item: _blame(item[1])):
             who = f"rsl-rl-sac: Process {rank} of {num_processes}"
             said = outputs[rank].read_text().strip() if rank > 0 else ""  # the first one has said itself what happened
             if code < 0:
@@ -58,12 +58,22 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
         return _exit_code(list(failed.values()))
 
 
+def _blame(code: int) -> int:
+    """Rank the exit code of a process that failed, the likeliest cause of the others' failure first.
+
+    A process that misses another one ends with its own code, or is aborted by a thread of gloo that throws.
+    """
+    if code == LOST_PROCESS_EXIT_CODE:
+        return 3
+    if code == -signal.SIGABRT:
+        return 2
+    return 1 if code > 0 else 0
+
+
 def _exit_code(codes: list[int]) -> int:
-    """Return the exit code of a command of which processes failed: killed counts most, having missed another least."""
-    if not codes:
-        return 0
-    code = min(codes, key=lambda code: (code == LOST_PROCESS_EXIT_CODE, code > 0))
-    return code if code > 0 else 128 - code
+    """Return the exit code of a command of which processes failed: that of the likeliest cause."""
+    code = min(codes, key=_blame, default=0)
+    return code if code >= 0 else 128 - code
 
 
 def _start(arguments: Sequence[str], rank: int, num_processes: int, port: int, output: Path) -> subprocess.Popen:
