@@ -1,12 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Run an exported policy in plain MuJoCo: numpy, mujoco and onnxruntime, nothing else.
-
-    python examples/deploy.py RUN/export/policy.onnx [--command 0.5 0 0] [--seconds 10]
-
-The file says all there is to know about the policy; scene.xml beside it has the robot on a plane. docs/deploy.md has
-the same for a real robot.
-"""
+"""Run an exported policy in plain MuJoCo; scene.xml beside the policy has the robot on a plane."""
 
 import argparse
 import json
@@ -20,13 +14,13 @@ import onnxruntime
 def observe(model: mujoco.MjModel, data: mujoco.MjData, meta: dict, command: list, action: np.ndarray) -> np.ndarray:
     """Return the observation, in the order in which the metadata lists its terms."""
     joints = [model.joint(name) for name in meta["joint_names"]]
-    base = model.body(meta["base_body"])
     rotation = np.zeros(9)
     mujoco.mju_quat2Mat(rotation, data.qpos[3:7])
     to_base = rotation.reshape(3, 3).T
     # MuJoCo has the velocity of the body's origin in the world; the policy wants that of its centre of mass.
+    center_of_mass = model.body(meta["base_body"]).ipos
     terms = {
-        "base_lin_vel": to_base @ data.qvel[:3] + np.cross(data.qvel[3:6], base.ipos),
+        "base_lin_vel": to_base @ data.qvel[:3] + np.cross(data.qvel[3:6], center_of_mass),
         "base_ang_vel": data.qvel[3:6],
         "projected_gravity": to_base @ [0.0, 0.0, -1.0],
         "velocity_commands": command,
@@ -41,9 +35,8 @@ def observe(model: mujoco.MjModel, data: mujoco.MjData, meta: dict, command: lis
     return np.concatenate([term["scale"] * np.asarray(terms[term["name"]]) for term in meta["observations"]])
 
 
-def main() -> None:
-    """Run the policy."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("policy", type=pathlib.Path, help="policy.onnx of rsl-rl-sac export")
     parser.add_argument("--command", type=float, nargs=3, default=[0.5, 0.0, 0.0], help="forward, left, turning speed")
     parser.add_argument("--seconds", type=float, default=10.0, help="how long to run")
@@ -61,10 +54,5 @@ def main() -> None:
         action = np.asarray(session.run(["actions"], {"obs": obs[None]})[0])[0]
         data.ctrl[drives] = np.array(meta["default_joint_pos"]) + meta["action_scale"] * action
         mujoco.mj_step(model, data, meta["physics_steps_per_control_step"])
-    x, y, z = data.qpos[:3]
-    tilt = np.degrees(np.arccos(-observe(model, data, meta, args.command, action)[8]))
+    (x, y, z), tilt = data.qpos[:3], np.degrees(np.arccos(-observe(model, data, meta, args.command, action)[8]))
     print(f"{meta['task']}: after {data.time:.1f} s at x {x:.2f} m, y {y:.2f} m, height {z:.2f} m, tilt {tilt:.0f} deg")
-
-
-if __name__ == "__main__":
-    main()

@@ -65,9 +65,9 @@ def test_metadata(exported_policy: pathlib.Path) -> None:
         ("actions", 12),
     ]
     # The soft limits, of 90 % of the range, in units of the action.
-    low, high = np.array(metadata["action_bounds"])
+    bounds = np.array(metadata["action_bounds"])  # a row of low and high for each joint
     limits = np.array(metadata["soft_joint_limits"])
-    targets = np.array(metadata["default_joint_pos"])[:, None] + 0.25 * np.column_stack([low, high])
+    targets = np.array(metadata["default_joint_pos"])[:, None] + 0.25 * bounds
     np.testing.assert_allclose(targets, limits, atol=1e-5)
     assert metadata["task"] == "Velocity-Flat-Unitree-Go1" and metadata["checkpoint"] == "model_2.pt"
     assert metadata["iterations"] == 3 and metadata["env_steps"] == 3 * 3 * 4
@@ -92,7 +92,7 @@ def test_wrong_export_is_refused(
     monkeypatch.setattr(export, "to_onnx", lambda *_: right)
     monkeypatch.setattr(export, "to_torchscript", lambda *_: wrong)
     with pytest.raises(ExportError, match=r"policy\.pt differs from the policy by up to"):
-        export_policy(resolve_run(tiny_runs["sac"]), tmp_path)
+        export_policy(resolve_run(tiny_runs["sac"]), tmp_path / "robot" / "export")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -140,6 +140,13 @@ sys.argv = ["deploy.py", *sys.argv[1:]]
 runpy.run_path(sys.argv.pop(1), run_name="__main__")
 assert not {"torch", "rsl_rl", "rsl_rl_sac"} & set(sys.modules), "the example must run without them"
 """
+
+
+def test_example_is_in_the_documentation() -> None:
+    """docs/deploy.md shows the whole program, which fits a screen or two."""
+    program = DEPLOY.read_text()
+    assert f"```python\n{program}```\n" in (ROOT / "docs" / "deploy.md").read_text()
+    assert len(program.splitlines()) <= 60
 
 
 def test_example_runs_alone(exported_policy: pathlib.Path) -> None:

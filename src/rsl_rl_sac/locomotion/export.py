@@ -85,31 +85,31 @@ def export_policy(file: PolicyFile, folder: Path, tolerance: float = TOLERANCE) 
         ExportError: If the exported policy does something else; nothing is written then.
         ConfigError: If the folder cannot be written to.
     """
-    _make_writable(folder)
-    actor = load_actor(file)
-    metadata = make_metadata(file, actor)
-    observations = record_observations(actor, file.task)
-    files = {
-        "policy.onnx": to_onnx(actor, metadata),
-        "policy.pt": to_torchscript(actor, metadata),
-        "scene.xml": make_scene(file.task).encode(),
-    }
-    # Written under other names first: what is compared is what a robot will load.
-    differences = []
-    for name, kind in (("policy.onnx", "onnx"), ("policy.pt", "torchscript")):
-        with _temporary_file(folder / f".{name}.check", files[name]) as path:
-            exported = load_policy(PolicyFile(path, kind, file.task))
-            differences.append(largest_difference(exported, actor, observations))
-        if not differences[-1] <= tolerance:  # a NaN fails this comparison too
-            raise ExportError(
-                f"The exported {name} differs from the policy by up to {differences[-1]:.2g} in its actions, more than"
-                f" {tolerance:.2g}: nothing was written. --tolerance sets another limit."
-            )
-    try:
-        for name, content in files.items():
-            write_bytes_atomically(content, folder / name)
-    except OSError as error:
-        raise ConfigError(f"The folder '{folder}' cannot be written to: {error.strerror}.") from error
+    with _writable(folder):
+        actor = load_actor(file)
+        metadata = make_metadata(file, actor)
+        observations = record_observations(actor, file.task)
+        files = {
+            "policy.onnx": to_onnx(actor, metadata),
+            "policy.pt": to_torchscript(actor, metadata),
+            "scene.xml": make_scene(file.task).encode(),
+        }
+        # Written under other names first: what is compared is what a robot will load.
+        differences = []
+        for name, kind in (("policy.onnx", "onnx"), ("policy.pt", "torchscript")):
+            with _temporary_file(folder / f".{name}.check", files[name]) as path:
+                exported = load_policy(PolicyFile(path, kind, file.task))
+                differences.append(largest_difference(exported, actor, observations))
+            if not differences[-1] <= tolerance:  # a NaN fails this comparison too
+                raise ExportError(
+                    f"The exported {name} differs from the policy by up to {differences[-1]:.2g} in its actions, more"
+                    f" than {tolerance:.2g}: nothing was written. --tolerance sets another limit."
+                )
+        try:
+            for name, content in files.items():
+                write_bytes_atomically(content, folder / name)
+        except OSError as error:
+            raise ConfigError(f"The folder '{folder}' cannot be written to: {error.strerror}.") from error
     return Exported(
         onnx=folder / "policy.onnx",
         torchscript=folder / "policy.pt",
@@ -238,10 +238,10 @@ def _observation_terms(cfg: VelocityTaskCfg, robot: Robot) -> list[dict]:
 
 
 def _action_bounds(actor: MLPModel) -> list[list[float]] | None:
-    """Return the bounds that the policy keeps by itself, low and high; None for PPO's, which has none."""
+    """Return low and high of each action, which the policy keeps by itself; None for PPO's, which has no bounds."""
     if not isinstance(actor.distribution, SquashedGaussian):
         return None
-    return [actor.distribution.low.tolist(), actor.distribution.high.tolist()]
+    return torch.stack([actor.distribution.low, actor.distribution.high], dim=1).tolist()
 
 
 def _finite(value: float) -> float | None:
@@ -249,13 +249,23 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _make_writable(folder: Path) -> None:
+@contextlib.contextmanager
+def _writable(folder: Path) -> Iterator[None]:
+    """Make a folder, unless it is there already, and remove it again if what follows fails."""
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(f"The folder '{folder}' cannot be made: {error.strerror}.") from error
     if not os.access(folder, os.W_OK):
         raise ConfigError(f"The folder '{folder}' cannot be written to: choose another with --output.")
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):  # not empty: a part was written before the disk was full
+            for path in made:
+                path.rmdir()
+        raise
 
 
 @contextlib.contextmanager
