@@ -82,10 +82,10 @@ def write_table(name: str, header: Sequence[str], rows: Sequence[Sequence[object
     print(f"Written to {RESULTS / name}.csv\n")
 
 
-def write_rows(name: str, rows: Sequence[dict]) -> None:
+def write_rows(name: str, rows: Sequence[dict], folder: pathlib.Path = RESULTS) -> None:
     """Write rows by column into a table of the results; a row need not have all columns."""
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    with (RESULTS / f"{name}.csv").open("w", newline="") as file:
+    with (folder / f"{name}.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

@@ -1,21 +1,78 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Draw the figures of the learning curves from their tables.
+"""Draw the figures of the learning curves from their tables, and print the numbers of the tables in README.md.
 
     make figures
 
-Every ``compare_TASK.csv`` here is the ``curves.csv`` that ``rsl-rl-sac compare TASK`` wrote, every other table was put
-together by ``gather.py`` from runs of ``rsl-rl-sac train``.
+Every ``compare_TASK.csv`` here is the ``curves.csv`` that ``rsl-rl-sac compare TASK`` wrote, ``ablation_TASK.csv`` is
+written by ``benchmarks/ablation.py``, every other table was put together by ``gather.py`` from runs of
+``rsl-rl-sac train``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from rsl_rl_sac.locomotion.figures import draw_comparison, read_curves
+import numpy as np
+
+from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "docs" / "images"
+
+ABLATIONS = {
+    "Initial noise": ("sigma_0.15", "sigma_1.0"),
+    "Action bounds": ("bounds_1", "bounds_soft", "bounds_hard", "bounds_100", "bounds_soft_bias_zero"),
+    "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
+    "Critic": ("critic_scalar", "critics_2", "batch_512"),
+    "Noise and learning rates at the end": ("noise_constant", "rates_constant"),
+    "Symmetry and physics": ("symmetry_off", "physics_fine"),
+}
+"""Variants of the ablation by panel, each beside the base."""
+
+
+def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
+    """Draw tracking against environment steps, a panel for each kind of change, the base in black in all."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(2, 3, figsize=(12, 6), sharey=True, sharex=True, layout="constrained")
+    for axis, (panel, variants) in zip(axes.flat, ABLATIONS.items(), strict=True):
+        for variant in ("base", *variants):
+            runs = [curve for curve in curves if curve.agent == variant]
+            if runs:
+                grid, mean = mean_curve(runs, "env_steps", "tracking")
+                axis.plot(grid / 1e6, mean, label=variant, color="black" if variant == "base" else None)
+        axis.set_title(panel, fontsize=10)
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+    figure.supxlabel("environment steps (millions)")
+    figure.supylabel("tracking score")
+    figure.suptitle(title)
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def print_numbers(curves: Sequence[Curve]) -> None:
+    """Print how each agent ended, and what it took to a tracking score of 0.8: of every seed, then the mean."""
+    for agent in dict.fromkeys(curve.agent for curve in curves):
+        runs = [curve for curve in curves if curve.agent == agent]
+        for name in ("tracking", "episode_return", "survival"):
+            ends = [float(run.columns[name][-1]) for run in runs]
+            print(f"  {agent:22} {name:15} {_listed(ends, 3)}  mean {np.mean(ends):.3f}")
+        print(
+            f"  {agent:22} minutes to 0.8  {_listed([run.first('tracking', 0.8, 'seconds') / 60 for run in runs], 1)}"
+        )
+        steps = [run.first("tracking", 0.8, "env_steps") / 1e6 for run in runs]
+        total = [float(run.columns["env_steps"][-1]) / 1e6 for run in runs]
+        print(f"  {agent:22} M steps to 0.8  {_listed(steps, 2)}  of {_listed(total, 2)}")
+
+
+def _listed(values: Sequence[float], digits: int) -> str:
+    return " ".join(f"{value:.{digits}f}" for value in values)
 
 
 def main() -> None:
@@ -23,8 +80,10 @@ def main() -> None:
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)
-        draw_comparison(curves, figure, curves[0].task)
+        draw = draw_ablation if table.name.startswith("ablation") else draw_comparison
+        draw(curves, figure, curves[0].task)
         print(f"{table.name} -> {figure.relative_to(FOLDER.parent)}")
+        print_numbers(curves)
 
 
 if __name__ == "__main__":
