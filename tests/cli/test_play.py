@@ -88,12 +88,16 @@ def test_no_ffmpeg(
 
 @pytest.mark.parametrize(
     ("way_to_draw", "message"),
-    [("disable", "Cannot draw without a display"), ("bogus", "MuJoCo cannot draw with MUJOCO_GL=bogus")],
+    [
+        ("disable", "Cannot draw without a display"),
+        ("glfw", "Cannot draw without a display here (MUJOCO_GL=glfw needs one)"),
+        ("bogus", "MuJoCo cannot draw with MUJOCO_GL=bogus"),
+    ],
 )
 def test_no_way_to_draw(way_to_draw: str, message: str, logs: pathlib.Path, tmp_path: pathlib.Path) -> None:
     """One line, exit code 2, and nothing on the disk."""
     command = [sys.executable, "-m", "rsl_rl_sac", "play", TASK, "--logs", str(logs), "--output", "film.mp4"]
-    environment = {**os.environ, "MUJOCO_GL": way_to_draw, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "MUJOCO_GL": way_to_draw, "DISPLAY": "", "WAYLAND_DISPLAY": ""}
     outcome = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300)
     assert outcome.returncode == 2
     assert message in outcome.stderr and len(outcome.stderr.strip().splitlines()) == 1

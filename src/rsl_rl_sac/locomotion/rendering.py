@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -92,6 +94,8 @@ class Camera:
         model.vis.global_.offwidth = max(width, model.vis.global_.offwidth)
         model.vis.global_.offheight = max(height, model.vis.global_.offheight)
         try:
+            if os.environ.get("MUJOCO_GL") == "glfw" and not has_display():  # which GLFW would say in lines of its own
+                raise RuntimeError("MUJOCO_GL=glfw needs one")
             self._renderer = mujoco.Renderer(model, height, width)
         except Exception as error:
             reason = " ".join(str(error).split())  # in one line
@@ -99,6 +103,11 @@ class Camera:
                 f"Cannot draw without a display here ({reason}). Install EGL or OSMesa (Debian: libegl1, libosmesa6)"
                 " and set MUJOCO_GL to egl or osmesa before mujoco is imported; importing the suite first does so."
             ) from error
+
+
+def has_display() -> bool:
+    """Return whether windows can be opened."""
+    return sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def view_distance(env: VelocityEnv) -> float:
