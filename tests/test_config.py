@@ -104,8 +104,23 @@ def test_values_out_of_range(key: str, value: object) -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("gamma", 7.0), ("lam", -0.1), ("learning_rate", -1.0), ("schedule", "foo"), ("num_mini_batches", 0),
+        ("num_learning_epochs", 0), ("clip_param", 0.0), ("entropy_coef", -1.0), ("max_grad_norm", 0.0),
+    ],
+)  # fmt: skip
+def test_values_of_ppo_out_of_range(key: str, value: object) -> None:
+    """PPO's values are checked as well."""
+    with pytest.raises(ConfigError) as error:
+        PPORunnerCfg.from_dict({"algorithm": {key: value}})
+    assert str(error.value).startswith(f"algorithm.{key} must be") and repr(value) in str(error.value)
+
+
+@pytest.mark.parametrize(
     ("values", "message"),
     [
+        ({"wieght": 1.0}, r"^Unknown configuration key: 'algorithm\.rnd_cfg\.wieght', did you mean 'weight'"),
         ({"weight": -1.0}, r"rnd_cfg\.weight must be a number in \[0, 1e\+09\], got -1\.0"),
         (
             {"target_hidden_dims": [0]},
@@ -157,6 +172,15 @@ def test_unknown_keys() -> None:
         preset("papr")
 
 
+@pytest.mark.parametrize("robot", ["g1", "Unitree-G1", "unitree_g1", "Unitree G1", "Velocity-Rough-Unitree-G1"])
+def test_robots_by_any_spelling(robot: str) -> None:
+    """A humanoid gets its target entropy whether it is named as a task, a file or a robot; others do not."""
+    cfg = preset("paper", robot)
+    assert isinstance(cfg, RunnerCfg) and cfg.algorithm.target_entropy_scale == 0.5
+    other = preset("paper", "unitree_go1")
+    assert isinstance(other, RunnerCfg) and other.algorithm.target_entropy_scale == 0.167
+
+
 def test_keys_of_ppo() -> None:
     """The keys that a message calls PPO's are those which PPO has and SAC has not."""
     keys = [{field.name for field in dataclasses.fields(cfg)} for cfg in (PPOCfg, SACCfg)]
@@ -194,8 +218,8 @@ def test_presets_are_independent() -> None:
     assert preset("paper").actor.hidden_dims == [1024, 512, 256]
 
 
-def test_cpu_preset_resumes_exactly() -> None:
-    """A run with the preset for CPUs can be stopped and goes on exactly, which needs its replay."""
+def test_cpu_preset_keeps_its_replay() -> None:
+    """A run with the preset for CPUs can be stopped and goes on exactly, which needs the replay in its checkpoints."""
     cfg = preset("cpu", "Velocity-Flat-Unitree-Go2")
     assert isinstance(cfg, RunnerCfg) and cfg.algorithm.save_replay
 

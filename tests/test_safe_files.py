@@ -7,18 +7,20 @@ from __future__ import annotations
 import os
 import pathlib
 import pickle
+import shutil
 import zipfile
 
 import onnx
 import pytest
 import torch
 
+from rsl_rl_sac.cli import main
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata, load_policy
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.runners.dump import load_dump
 from rsl_rl_sac.utils import CheckpointError, ConfigError
-from rsl_rl_sac.utils.checkpoint import find_replays
+from rsl_rl_sac.utils.checkpoint import find_checkpoints, find_replays
 from rsl_rl_sac.utils.config_file import load_config
 from tests.helpers import small_cfg
 
@@ -71,6 +73,20 @@ def test_checkpoint_and_replay(tmp_path: pathlib.Path, proof: pathlib.Path, part
     with pytest.raises(CheckpointError, match="could run code"):
         fresh.load(str(path))
     assert not proof.exists() and fresh.next_iteration == 0
+
+
+def test_checkpoint_of_ppo(
+    tiny_runs: dict[str, pathlib.Path], tmp_path: pathlib.Path, proof: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Going on with a run of PPO, whose own runner would unpickle anything, is refused in one line."""
+    run = tmp_path / "run"
+    shutil.copytree(tiny_runs["ppo"], run)
+    newest = find_checkpoints(run)[-1]
+    torch.save({**torch.load(newest, weights_only=True), "extra": Malicious(proof)}, newest)
+    with pytest.raises(SystemExit) as refused:
+        main(["train", "--resume", str(run)])
+    assert refused.value.code == 2 and "could run code" in capsys.readouterr().err
+    assert not proof.exists()
 
 
 def test_dump(tmp_path: pathlib.Path, proof: pathlib.Path) -> None:

@@ -89,7 +89,7 @@ class CriticCfg(Cfg):
     """Model class."""
 
     num_critics: int = 2
-    """Number N of Q-functions; the target takes their minimum."""
+    """Number N of Q-functions; ``algorithm.value_reduction`` makes one target of them."""
 
     hidden_dims: list[int] = field(default_factory=lambda: [1024, 512, 256])
     """Sizes of the hidden layers."""
@@ -207,6 +207,7 @@ class SACCfg(Cfg):
     """The algorithm."""
 
     wider_types = {"action_bounds": list[float | list[float]] | None}  # noqa: RUF012  (not a field)
+    optional_sections = {"rnd_cfg": RndCfg, "symmetry_cfg": SymmetryCfg}  # noqa: RUF012
 
     class_name: str = "rsl_rl_sac:SAC"
     """Algorithm class."""
@@ -293,7 +294,7 @@ class SACCfg(Cfg):
     """Size to which wider bounds are narrowed, in units of the policy's output; None keeps them."""
 
     missing_final_obs: str = "error"
-    """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` keeps such transitions out of the replay."""
+    """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` never samples such transitions."""
 
     replay_dtype: str = "float32"
     """Type in which observations are stored: ``float32``, or ``float16``/``bfloat16`` for half the memory."""

@@ -7,7 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rsl_rl_sac.config import BaseRunnerCfg
-from rsl_rl_sac.utils.config_base import Cfg
+from rsl_rl_sac.utils.config_base import (
+    Cfg,
+    check,
+    check_activation,
+    check_hidden_dims,
+    check_int,
+    check_number,
+)
 
 
 @dataclass
@@ -22,6 +29,12 @@ class GaussianCfg(Cfg):
 
     std_type: str = "scalar"
     """Whether the network learns the standard deviation (``scalar``) or its logarithm (``log``)."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        check_number(self, "init_std", 0.0, 1e3, open_low=True)
+        check(self.std_type in ("scalar", "log"), "std_type", self.std_type, "'scalar' or 'log'")
 
 
 @dataclass
@@ -39,6 +52,12 @@ class PPOModelCfg(Cfg):
 
     obs_normalization: bool = False
     """Whether to normalize observations by running statistics."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        check_hidden_dims(self)
+        check_activation(self)
 
 
 @dataclass
@@ -100,6 +119,20 @@ class PPOCfg(Cfg):
 
     symmetry_cfg: dict | None = None
     """Symmetry augmentation."""
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        for name in ("learning_rate", "desired_kl", "max_grad_norm"):
+            check_number(self, name, 0.0, 1e9, open_low=True)
+        for name in ("gamma", "lam"):
+            check_number(self, name, 0.0, 1.0)
+        check_number(self, "clip_param", 0.0, 1.0, open_low=True)
+        for name in ("entropy_coef", "value_loss_coef"):
+            check_number(self, name, 0.0, 1e9)
+        for name in ("num_learning_epochs", "num_mini_batches"):
+            check_int(self, name, 1)
+        check(self.schedule in ("adaptive", "fixed"), "schedule", self.schedule, "'adaptive' or 'fixed'")
 
 
 @dataclass

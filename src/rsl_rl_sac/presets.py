@@ -11,7 +11,7 @@ from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils.errors import ConfigError
 
-HUMANOIDS = {"g1", "h1"}
+HUMANOIDS = {"g1", "h1", "humanoid"}
 """Words of a task's name by which a humanoid is known."""
 
 
@@ -165,9 +165,10 @@ def preset(name: str, robot: str = "") -> RunnerCfg | PPORunnerCfg:
     """Return a named configuration.
 
     Args:
-        name: ``"paper"`` (Table C1), ``"ppo_paper"`` (Table C2), ``"cpu"`` or ``"ppo_cpu"``.
-        robot: Robot or task name, for example ``"g1"``, ``"Unitree-G1"`` or ``"Velocity-Rough-Unitree-G1"``.
+        name: One of :data:`PRESETS`, such as ``"paper"`` (Table C1) or ``"ppo_paper"`` (Table C2).
+        robot: Robot or task name, for example ``"g1"``, ``"Unitree-G1"`` or ``"Velocity-Rough-Unitree-G1"``; the word
+            ``humanoid`` in it stands for any other robot on two legs.
     """
     if name not in PRESETS:
         raise ConfigError(f"Unknown preset '{name}'. Known presets: {', '.join(PRESETS)}.")
-    return PRESETS[name](set(re.split("[-:]", robot.lower())))
+    return PRESETS[name](set(re.split(r"[-:_\s]", robot.lower())))

@@ -172,7 +172,7 @@ class TestFaults:
         rewards[3] = value
         obs = env.get_observations()
         alg.act(obs)
-        with pytest.raises(NonFiniteError, match=r"reward.*iteration 0.*\[3\].*No checkpoint"):
+        with pytest.raises(NonFiniteError, match=r"reward.*\[3\], after 0 iterations.*No checkpoint"):
             alg.process_env_step(obs, rewards, torch.zeros(16), {})
         assert len(alg.storage) == 0
 

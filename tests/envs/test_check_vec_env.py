@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
@@ -138,4 +139,26 @@ def test_state_that_does_not_come_back() -> None:
     env = DoubleIntegrator(num_envs=4)
     env.load_state_dict = lambda state_dict: None  # type: ignore[method-assign]
     with pytest.raises(EnvContractError, match="load_state_dict"):
+        check_vec_env(env)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"generator": None}, "a random generator"),
+        ({"episode_length_buf": torch.zeros(4, dtype=torch.long)}, "bring back episode_length_buf"),
+        ({"more": np.zeros(2)}, r"'state_dict\(\)/more' is a numpy.ndarray"),
+    ],
+)
+def test_state_that_is_not_whole(change: dict, message: str) -> None:
+    """A state that forgets the generator shows in the resets; one that no checkpoint can hold is named."""
+    env = DoubleIntegrator(num_envs=4)
+    state_dict, load_state_dict = env.state_dict, env.load_state_dict
+    env.state_dict = lambda: {**state_dict(), **change}  # type: ignore[method-assign]
+
+    def load(state: dict) -> None:
+        load_state_dict({name: env.generator.get_state() if value is None else value for name, value in state.items()})
+
+    env.load_state_dict = load  # type: ignore[method-assign]
+    with pytest.raises(EnvContractError, match=message):
         check_vec_env(env)

@@ -15,8 +15,10 @@ import torch
 from rsl_rl_sac.cli import main
 from rsl_rl_sac.locomotion import make_env, register_robot, registry, task_cfg, task_names, tasks
 from rsl_rl_sac.locomotion.commands import CommandCfg
+from rsl_rl_sac.locomotion.registry import preset_key
 from rsl_rl_sac.locomotion.robot import Actuator, Body, Robot, Shape
 from rsl_rl_sac.locomotion.scene import PhysicsCfg
+from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.errors import ConfigError
 
 ROBOTS = ("Anymal-B", "Anymal-D", "Unitree-A1", "Unitree-Go1", "Unitree-Go2", "Unitree-H1", "Unitree-G1")
@@ -236,6 +238,52 @@ def test_names_are_not_taken_twice(tmp_path: Path) -> None:
     """A name of another robot is refused; the same robot again is not."""
     with pytest.raises(ConfigError, match="There is a robot 'Unitree-Go1' already, of unitree_go1"):
         register_robot("Unitree-Go1", tmp_path / "other.json", tasks.unitree_quadruped)
+    for _ in range(2):
+        register_robot("Heavy-Dog", heavy_dog(tmp_path), tasks.unitree_quadruped)
+    assert len(task_names()) == 16
+
+
+OWN = """
+from pathlib import Path
+from rsl_rl_sac.locomotion import register_robot, task_names
+from rsl_rl_sac.locomotion.tasks import unitree_quadruped
+
+register_robot("Heavy-Dog", Path(__file__).with_name("heavy_dog.json"), unitree_quadruped)
+assert "Velocity-Flat-Heavy-Dog" in task_names()
+"""
+
+
+def test_robots_of_the_environment_variable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands know the robots of the files that the variable names; a file that fails is one line."""
+    heavy_dog(tmp_path)
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    monkeypatch.setattr(registry, "_files_run", set())
+    monkeypatch.setenv("RSL_RL_SAC_ROBOTS", str(file))
+    assert task_cfg("Velocity-Rough-Heavy-Dog").robot == str(tmp_path / "heavy_dog.json")
+    main(["list"])
+    assert "Velocity-Flat-Heavy-Dog" in capsys.readouterr().out
+    monkeypatch.setenv("RSL_RL_SAC_ROBOTS", f"{file}:{tmp_path / 'missing.py'}")
+    with pytest.raises(SystemExit) as refused:
+        main(["list"])
+    errors = capsys.readouterr().err
+    assert (
+        refused.value.code == 2 and "missing.py', which fails: FileNotFoundError" in errors and errors.count("\n") == 1
+    )
+
+
+def test_presets_know_the_kind_of_robot(tmp_path: Path) -> None:
+    """A humanoid of one's own is trained as H1 and G1 are, whatever its name."""
+    data = json.loads((Path(registry.__file__).parent / "robots" / "unitree_h1.json").read_text())
+    path = tmp_path / "robot.json"
+    path.write_text(json.dumps({**data, "name": "walker"}))
+    register_robot("Walker", path, tasks.h1)
+    own, theirs, dog = (
+        preset("cpu", preset_key(f"Velocity-Flat-{name}")) for name in ("Walker", "Unitree-H1", "Unitree-Go1")
+    )
+    assert own == theirs != dog
 
 
 @pytest.mark.parametrize(

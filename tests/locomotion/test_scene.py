@@ -121,9 +121,14 @@ def test_armature() -> None:
 
 
 def test_coarse() -> None:
-    """Half as many steps, twice as long, and the same control rate; all else stays, and an odd number has no half."""
+    """Half as many steps, twice as long, at the same control rate, with implicit motors; an odd number has no half."""
     cfg = PhysicsCfg(0.002, 6, "elliptic", 3.0, 7, 9, 1e-5)
     assert cfg.coarse() == PhysicsCfg(0.004, 3, "elliptic", 3.0, 7, 9, 1e-5)
+    # Twice the stiffness of the motors' torque-speed line, too much for an explicit integrator.
+    for name in ROBOTS:
+        kind = "DISCRETE" if name in QUADRUPEDS else "IMPLICITFAST"
+        option = compiled(name, PhysicsCfg().coarse())[1].opt
+        assert option.timestep == 0.01 and option.integrator == getattr(mujoco.mjtIntegrator, f"mjINT_{kind}")
     with pytest.raises(ConfigError, match="halves the physics steps of a control step, which are 5"):
         PhysicsCfg(0.002, 5).coarse()
 

@@ -93,7 +93,7 @@ class TestEnds:
 
     @pytest.mark.parametrize("task", FLAT_TASKS)
     def test_upside_down(self, task: str) -> None:
-        """A robot that falls on its back, or headlong, fails; one on its feet does not."""
+        """A robot that falls on its back fails, a humanoid also headlong; one on its feet does not."""
         env = quiet_env(task, num_envs=3)
         env.physics.qpos[1, 3:7] = [0.0, 1.0, 0.0, 0.0]
         env.physics.qpos[2, 3:7] = [np.sqrt(0.5), 0.0, -np.sqrt(0.5), 0.0]  # its back towards the ground

@@ -77,6 +77,8 @@ def test_seed_decides(task: str) -> None:
 
 def test_seed_decides_the_terrain() -> None:
     """The terrain and the masses follow from the seed too."""
+    masses = [make_env(FLAT, num_envs=2, seed=seed).base_inertia.mass for seed in (5, 5, 6)]
+    assert np.array_equal(masses[0], masses[1]) and not np.array_equal(masses[0], masses[2])
     one, same, other = (make_env(ROUGH, num_envs=2, seed=seed) for seed in (5, 5, 6))
     assert one.terrain is not None and same.terrain is not None and other.terrain is not None
     assert np.array_equal(one.terrain.heights, same.terrain.heights)

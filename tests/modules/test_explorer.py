@@ -72,6 +72,16 @@ def test_goes_on_exactly() -> None:
     assert np.array_equal(record(other, 4), expected)
 
 
+def test_generator_of_another_device() -> None:
+    """The state of a GPU's generator, which is shorter, is left aside on a CPU; the noise goes on."""
+    explorer = Explorer(5, 3, seed=1)
+    state = {**Explorer(5, 3, seed=9).state_dict(), "generator": torch.zeros(16, dtype=torch.uint8)}
+    expected = explorer.generator.get_state()
+    explorer.load_state_dict(state)
+    assert torch.equal(explorer.generator.get_state(), expected)
+    assert torch.equal(explorer.state_dict()["noise"], state["noise"])
+
+
 def test_other_number_of_environments() -> None:
     """The state of more environments is left aside: a policy can be trained on with another number of them."""
     explorer, other = Explorer(5, 3, seed=1), Explorer(5, 3, seed=1)

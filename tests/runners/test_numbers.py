@@ -194,7 +194,8 @@ def test_stop_and_dump(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture, ov
         runner.learn(3)
     message = str(error.value)
     assert "observation group 'policy' of environment [3, 7], columns [1]" in message
-    assert f"rsl-rl-sac info {path}" in message and "model_0.pt" in message
+    assert f"rsl-rl-sac info {path}" in message and message.endswith(f"Last good checkpoint: {tmp_path}/model_0.pt.")
+    assert f"It was in iteration 1, after {runner.alg.num_updates - 4 * overlap} gradient steps" in message
     assert_all_finite(runner)
     dump = load_dump(path)
     assert dump.envs == [3, 7] and dump.num_envs == 16 and dump.iteration == 1
@@ -219,7 +220,8 @@ def test_broken_policy_and_losses(tmp_path: pathlib.Path, way: str) -> None:
         runner.learn(1)
     assert_all_finite(runner)
     assert len(load_dump(tmp_path / "dump_1.pt").steps) == 9
-    other = make_runner(DoubleIntegrator(16), tmp_path / "other", non_finite=way)
+    # Beside a collector, which goes on writing the steps that the dump reads until it is done.
+    other = make_runner(DoubleIntegrator(16), tmp_path / "other", non_finite=way, overlap=True)
     other.learn(1)
     other.alg.critic.mlp.weights[0].data.fill_(math.nan)
     with pytest.raises(NonFiniteError, match=r"critic.*became NaN.*dump_1\.pt"):

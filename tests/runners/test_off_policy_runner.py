@@ -28,7 +28,10 @@ MIRROR = SymmetryCfg("tests.extensions.test_symmetry:negate", use_mirror_loss=Tr
 def make_cfg(seed: int = 0, **algorithm: object) -> RunnerCfg:
     """Return a configuration whose checkpoints hold the replay."""
     overlap = bool(algorithm.pop("overlap", False))
+    critic = algorithm.pop("critic", {})
     cfg = small_cfg(save_replay=True, **algorithm)
+    for name, value in critic.items():  # type: ignore[attr-defined]
+        setattr(cfg.critic, name, value)
     cfg.seed, cfg.overlap = seed, overlap
     if cfg.algorithm.symmetry_cfg is not None:
         cfg.algorithm.action_bounds = [-2.0, 2.0]  # those of the environment are not symmetric
@@ -63,6 +66,13 @@ class TestExactResume:
             {"policy_update_frequency": 2, "replay_dtype": "float16"},
             {"missing_final_obs": "drop"},
             {"overlap": True, "desired_kl": 0.01},
+            {"exploration_correlation": (0.0, 0.9), "exploration_scale": (0.5, 2.0)},
+            {
+                "critic": {"num_atoms": 21, "num_critics": 1},
+                "final_target_entropy_scale": 0.0,
+                "target_entropy_updates": (5, 40),
+                "final_learning_rate_scale": 0.1,
+            },
             {"rnd_cfg": RndCfg(weight_schedule=DECAY)},
             {
                 "rnd_cfg": RndCfg(weight_schedule=DECAY, recompute_rewards=False, reward_normalization=False),
@@ -218,57 +228,6 @@ class TestDamage:
             fresh.load(str(path))
         assert len(fresh.alg.storage) == 0 and fresh.next_iteration == 2
         make_runner(None).load(str(path), load_cfg={"actor": True})
-
-
-class TestLoading:
-    """What loading leaves behind."""
-
-    def test_refused_replay_changes_nothing(self, tmp_path: pathlib.Path) -> None:
-        """A replay of another size is refused before the networks are touched."""
-        make_runner(tmp_path).learn(3)
-        other = make_runner(None, make_cfg(replay_size=16 * 20))
-        before = whole_state(other)
-        with pytest.raises(CheckpointError, match="saved replay holds 40 steps"):
-            other.load(str(tmp_path / "model_2.pt"))
-        assert differences(before, whole_state(other)) == []
-
-    def test_in_the_same_process_after_many_time_outs(self, tmp_path: pathlib.Path) -> None:
-        """The tables that grew while collecting, in inference mode, can be loaded into and written to."""
-        cfg = make_cfg(replay_size=16 * 400)
-        runner = make_runner(tmp_path, cfg)
-        runner.learn(50)
-        assert len(runner.alg.storage.timeout_table) > 256
-        runner.load(str(tmp_path / "model_49.pt"))
-        runner.learn(2)
-        runner.alg.eval_mode()
-        with torch.no_grad():
-            runner.env.step(torch.zeros(16, 1))
-
-    def test_rollback_cuts_the_replay(self, tmp_path: pathlib.Path) -> None:
-        """Going back in time without a replay does not join the newest row to an older state."""
-        cfg = small_cfg()
-        runner = make_runner(tmp_path, cfg)
-        runner.learn(5)
-        runner.load(str(tmp_path / "model_2.pt"))
-        assert runner.alg.storage.last_cut_step == runner.alg.storage.total_steps - 1
-
-    def test_environment_moved_in_between(self) -> None:
-        """Stepping the environment between two calls does not splice trajectories; merely learning on does not cut."""
-        runner = make_runner(None)
-        runner.learn(2)
-        runner.learn(1)
-        assert runner.alg.storage.last_cut_step == -1
-        runner.env.step(torch.zeros(16, 1))
-        runner.learn(1)
-        assert runner.alg.storage.last_cut_step == 3 * 8 - 1
-
-    def test_part_of_a_ring_makes_a_small_file(self, tmp_path: pathlib.Path) -> None:
-        """A nearly empty replay is not written with all its memory."""
-        cfg = make_cfg(replay_size=16 * 100_000)  # 27 MB
-        runner = make_runner(tmp_path, cfg)
-        runner.learn(1)
-        (replay,) = find_replays(tmp_path / "model_0.pt")
-        assert replay.stat().st_size < 200_000
 
 
 class TestSaving:

@@ -357,6 +357,16 @@ class TestStorage:
             storage.add(obs, torch.zeros(4, 1), torch.zeros(4), torch.zeros(4))
         assert len(storage) == 0
 
+    def test_overflow_of_a_final_observation(self) -> None:
+        """Nor is one before a reset, which the table stores in the same type."""
+        obs = TensorDict({"policy": torch.zeros(4, 6)}, batch_size=[4])
+        storage = ReplayStorage(4, 80, obs, 1, 1, GAMMA, obs_dtype=torch.float16)
+        ended = torch.tensor([False, True, False, False])
+        final_obs = TensorDict({"policy": torch.full((4, 6), 1e5)}, batch_size=[4])
+        with pytest.raises(NonFiniteError, match=r"final_obs.*float16"):
+            storage.add(obs, torch.zeros(4, 1), torch.zeros(4), ended, ended, final_obs)
+        assert len(storage) == 0
+
     def test_final_obs_that_is_not_finite(self) -> None:
         """A poisoned final observation is named and not stored."""
         stream = Stream(2, 10, 1.0)

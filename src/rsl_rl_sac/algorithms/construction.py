@@ -25,6 +25,9 @@ from rsl_rl_sac.utils.config_base import Cfg, check_known_keys, is_of_type, one_
 from rsl_rl_sac.utils.devices import within_memory
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError
 
+_FROM_ENVIRONMENT = {"obs", "obs_groups", "obs_set", "output_dim", "num_actions", "low", "high"}
+"""Arguments of models and distributions that follow from the environment."""
+
 
 def check_env(obs: TensorDict, env: VecEnv) -> None:
     """Raise an error if an environment is not one that networks and a replay can be built for."""
@@ -108,7 +111,7 @@ def build_critic(cfg: dict, obs: TensorDict, obs_groups: dict[str, list[str]], n
     critic_class, kwargs = _resolve("critic.", cfg, MLPModel, CriticEnsemble, CriticCfg)
     if kwargs.get("distribution_cfg", ...) is None:  # what PPO's configurations say of their critic
         del kwargs["distribution_cfg"]
-    check_known_keys(kwargs, inspect.signature(critic_class).parameters, "critic.")
+    check_known_keys(kwargs, _settings(critic_class), "critic.")
     with _built("the critics", "critic.hidden_dims, critic.num_critics or critic.num_atoms"):
         return critic_class(obs, obs_groups, "critic", num_actions, **kwargs)
 
@@ -137,6 +140,11 @@ def _class_of(where: str, cfg: dict) -> type | None:
     return found
 
 
+def _settings(model_class: type) -> set[str]:
+    """Return the arguments of a class that a configuration may give."""
+    return set(inspect.signature(model_class).parameters) - _FROM_ENVIRONMENT
+
+
 def _resolve(where: str, cfg: dict, replaced: type | None, default: type, section: type[Cfg]) -> tuple[type, dict]:
     """Return the class of a section (the default if it is missing or the replaced one) and its other keys, copied.
 
@@ -155,6 +163,6 @@ def _resolve(where: str, cfg: dict, replaced: type | None, default: type, sectio
         raise ConfigError(
             f"{where}class_name must be '{default.__name__}' or a subclass, got '{model_class.__name__}'."
         )
-    check_known_keys(kwargs, {*inspect.signature(model_class).parameters, "distribution_cfg"}, where)
+    check_known_keys(kwargs, {*_settings(model_class), "distribution_cfg"}, where)
     section.check_values({key: value for key, value in kwargs.items() if key != "distribution_cfg"}, where)
     return model_class, kwargs

@@ -100,6 +100,10 @@ class SAC:
         """Number of gradient steps of the critics."""
         self.last_saved_iteration: int | None = None
         """Value of :attr:`iteration` at the last :meth:`save`."""
+        self.names_last_save = True
+        """Whether errors say when that was; a runner that knows the file says so instead."""
+        self._learns_after = self.cfg.training_start_iteration
+        """Iterations after which gradient steps begin."""
         self.symmetry = symmetry
         self.rnd = rnd
         self.intrinsic_rewards: torch.Tensor | None = None
@@ -172,8 +176,9 @@ class SAC:
         if not bool(torch.isfinite(rewards).all()):
             envs = torch.nonzero(~torch.isfinite(rewards)).flatten().tolist()
             raise NonFiniteError(
-                f"The environment returned a non-finite reward in iteration {self.iteration} for environment"
-                f" {envs[:8]}{' and more' if len(envs) > 8 else ''}; it was not stored. {self._advice()}"
+                f"The environment returned a non-finite reward for environment {envs[:8]}"
+                f"{' and more' if len(envs) > 8 else ''}, after {self.iteration} iterations and {self.num_updates}"
+                f" gradient steps; it was not stored.{self._last_save()}"
             )
         time_outs = extras.get("time_outs")
         final_obs = extras.get("final_obs")
@@ -181,9 +186,9 @@ class SAC:
         if needs_final_obs and time_outs is not None and bool(((time_outs.to(dones.device) > 0) & (dones > 0)).any()):
             raise EnvContractError(
                 "An episode ended by time, but extras['final_obs'] is missing: the observation before the reset, which"
-                " the critic must bootstrap from. Let the environment or an adapter around it provide it (see the"
-                " contract in docs/design.md), or set algorithm.missing_final_obs to 'drop' to leave such transitions"
-                " out."
+                " the critic must bootstrap from. Let the environment provide it (docs/your-environment.md), or an"
+                " adapter of rsl_rl_sac.envs: GymnasiumVecEnv, MjlabVecEnv or IsaacLabVecEnv. Or set"
+                " algorithm.missing_final_obs to 'drop' to leave such transitions out."
             )
         if self.rnd is not None:
             self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
@@ -206,7 +211,7 @@ class SAC:
             parameters.ensure_bound()
         self._update_normalization()
         self._anneal_learning_rates()
-        if self.iteration <= self.cfg.training_start_iteration or self.storage.num_valid_steps == 0:
+        if self.iteration <= self._learns_after or self.storage.num_valid_steps == 0:
             return {}
         num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
         history = torch.zeros(num_steps, len(METRICS), device=self.device)
@@ -223,7 +228,7 @@ class SAC:
             batch = self.symmetry.augment(batch) if self.symmetry is not None else batch
             if probe is None and self.cfg.desired_kl is not None:
                 latent = self.actor.get_latent(batch.observations)
-                probe = (latent, self._policy_parameters(latent))
+                probe = (latent, self.actor.distribution_parameters(latent))
             updates_policy = self._is_policy_step()
             critic_latent = self.critic.get_latent(batch.observations)
 
@@ -294,15 +299,9 @@ class SAC:
         self.actor_optimizer.step()
         return {**metrics, "actor_grad_norm": grad_norm}
 
-    def _policy_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return mean and standard deviation of the latent action."""
-        with torch.no_grad():
-            self.actor.distribution.update(self.actor._evaluate(latent))
-            return self.actor.distribution.params
-
     def _adapt_learning_rate(self, desired_kl: float, latent: torch.Tensor, old: tuple[torch.Tensor, ...]) -> None:
         """Let an iteration change the policy by the desired KL divergence, with the rule of rsl_rl's PPO."""
-        divergence = self.actor.distribution.kl_divergence(old, self._policy_parameters(latent)).mean()
+        divergence = self.actor.distribution.kl_divergence(old, self.actor.distribution_parameters(latent)).mean()
         kl = float(average(divergence, self.world_size))  # the same in every process, and so the learning rate
         (group,) = self.actor_optimizer.param_groups
         if kl > 2.0 * desired_kl:
@@ -343,13 +342,15 @@ class SAC:
             update = self.num_updates - history.shape[0] + broken[0]
             raise NonFiniteError(
                 f"The training broke at gradient step {update} (iteration {self.iteration - 1}): {', '.join(broken[1])}"
-                f" became NaN or infinite. {self._advice()}"
+                f" became NaN or infinite.{self._last_save()}"
             )
 
-    def _advice(self) -> str:
+    def _last_save(self) -> str:
+        if not self.names_last_save:
+            return ""
         if self.last_saved_iteration is None:
-            return "No checkpoint was saved before."
-        return f"The last good checkpoint was saved after iteration {self.last_saved_iteration - 1}."
+            return " No checkpoint was saved before."
+        return f" The last good checkpoint was saved after iteration {self.last_saved_iteration - 1}."
 
     # -- rsl_rl's protocol -------------------------------------------------------------------------------------------
 
@@ -387,6 +388,7 @@ class SAC:
                 "iteration": self.iteration,
                 "num_updates": self.num_updates,
                 "num_new_steps": self._num_new_steps,
+                "learns_after": self._learns_after,
             },
         }
         if self.rnd is not None:
@@ -442,7 +444,10 @@ class SAC:
             self.iteration = loaded_dict["counters"]["iteration"]
             self.num_updates = loaded_dict["counters"]["num_updates"]
             self.last_saved_iteration = self.iteration
+            # An empty replay is filled as in the beginning.
+            self._learns_after = self.iteration + self.cfg.training_start_iteration
         if has_replay:
+            self._learns_after = loaded_dict["counters"]["learns_after"]
             self.storage.load_state_dict(loaded_dict["replay_state_dict"], with_generator=is_own)
         if not (has_replay and loaded_dict.get("env_continues", False)):
             self.storage.cut()

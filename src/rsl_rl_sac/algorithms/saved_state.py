@@ -18,6 +18,15 @@ _KINDS: dict[str, dict[str, type]] = {
 }
 """What each part that can be loaded consists of."""
 
+_INNER_KINDS: dict[str, dict[str, type]] = {
+    "counters": {"iteration": int, "num_updates": int, "learns_after": int},
+    "explorer": {"noise": torch.Tensor, "generator": torch.Tensor},
+}
+"""What is inside of some of them."""
+
+_ATOMS = "head.support"
+"""Values of a categorical critic's atoms, which its logits mean nothing without."""
+
 
 def check_saved_state(state: dict, parts: dict, networks: dict[str, torch.nn.Module], strict: bool) -> None:
     """Raise an error if a state is not one of SAC with these networks.
@@ -28,13 +37,17 @@ def check_saved_state(state: dict, parts: dict, networks: dict[str, torch.nn.Mod
         networks: Networks by the name of their state.
         strict: Whether the parameters must match exactly.
     """
-    if "target_critic_state_dict" not in state:
+    if parts.get("critic") and "target_critic_state_dict" not in state:
         raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
     needed = {name: kind for part, kinds in _KINDS.items() if parts.get(part) for name, kind in kinds.items()}
     check_parts({"rank": 0, **state}, {"rank": int, **needed}, "The checkpoint")
+    for part, kinds in _INNER_KINDS.items():
+        if part in needed:
+            check_parts(state[part], kinds, f"The part '{part}' of the checkpoint")
     for name, network in networks.items():
         if strict and name in needed:
             _check_network(state[name], network.state_dict())
+            _check_atoms(state[name], network.state_dict())
 
 
 def _check_network(saved: dict, own: dict) -> None:
@@ -45,3 +58,11 @@ def _check_network(saved: dict, own: dict) -> None:
                 f"The checkpoint does not fit the networks of this run: the shape of '{name}' is {shapes[0]} there and"
                 f" {shapes[1]} here."
             )
+
+
+def _check_atoms(saved: dict, own: dict) -> None:
+    if _ATOMS in own and not torch.equal(saved[_ATOMS].to(own[_ATOMS]), own[_ATOMS]):
+        ranges = [(float(values[_ATOMS][0]), float(values[_ATOMS][-1])) for values in (saved, own)]
+        raise CheckpointError(
+            f"The checkpoint's critics were trained with critic.value_range = {ranges[0]}, this run has {ranges[1]}."
+        )

@@ -253,12 +253,13 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     resumed = _peek(arguments, "--resume", "")
     if resumed and not task:
         task = load_config(Path(resumed) / "config.yaml")[0] if find_checkpoints(Path(resumed)) else ""
-    defaults = find_world(task)[0] if task else TrainOptions
+    world, name = find_world(task) if task else (None, "")
+    defaults = world or TrainOptions
     preset_name = _peek(arguments, "--preset", defaults.preset)
     known = [name for name in PRESETS if not name.startswith(_AGENTS["ppo"])]
     if preset_name not in known:
         raise ConfigError(f"Unknown preset '{preset_name}'. Known presets: {', '.join(known)}.")
-    cfg = preset(_AGENTS[agent] + preset_name, task)
+    cfg = preset(_AGENTS[agent] + preset_name, world.preset_key(name) if world else "")
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
     default_task = task if resumed and task else tyro.MISSING
     default = kind(task=default_task, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]

@@ -60,6 +60,7 @@ def action_term_bounds(
     offset: torch.Tensor | float,
     soft_limits: torch.Tensor,
     joint_names: Sequence[str],
+    clip: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the bounds of an action term of a manager-based environment, with targets ``scale * action + offset``.
 
@@ -71,8 +72,10 @@ def action_term_bounds(
         offset: Offset of the term, likewise; with the usual settings it is the default pose.
         soft_limits: Lower and upper soft limits of the term's joints. Shape: ``(num_envs, num_joints, 2)``.
         joint_names: Names of the joints, in the order of the term.
+        clip: Limits at which the term cuts off its targets, if it does. Shape: ``(num_envs, num_joints, 2)``.
     """
-    lower, upper = soft_limits[..., 0].amax(dim=0), soft_limits[..., 1].amin(dim=0)
+    limits = soft_limits if clip is None else torch.cat([soft_limits, clip.to(soft_limits)])
+    lower, upper = limits[..., 0].amax(dim=0), limits[..., 1].amin(dim=0)
     offset, scale = (
         value[0] if isinstance(value, torch.Tensor) else torch.full_like(lower, value) for value in (offset, scale)
     )

@@ -12,7 +12,9 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
-from rsl_rl_sac.utils.errors import EnvContractError, RslRlSacError
+from rsl_rl_sac.utils.checkpoint import check_plain
+from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, RslRlSacError
+from rsl_rl_sac.utils.seeding import get_rng_state, set_rng_state
 
 _ATTRIBUTES = ("num_envs", "num_actions", "max_episode_length", "episode_length_buf", "device", "cfg")
 
@@ -24,7 +26,8 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
     make a robot fall. Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step``
     returns; ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and
     shapes of the observations, and different from the observation after the reset; observations that are not
-    overwritten by the next step; action bounds; and ``load_state_dict``, if there is one.
+    overwritten by the next step; action bounds; and, if there is a ``load_state_dict``, that the environment goes on
+    from a state of plain values as it did before.
 
     Args:
         env: Environment. It is stepped, so use one made for the check.
@@ -190,10 +193,33 @@ def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, ext
 
 
 def _check_state_dict(findings: _Findings, env: VecEnv, actions: torch.Tensor) -> None:
-    """Check that a restored environment is where it was."""
+    """Check that a restored environment is where it was, and goes on as it did, resets included."""
     state, before = copy.deepcopy(env.state_dict()), env.get_observations().clone()  # type: ignore[attr-defined]
-    env.step(actions)
+    rng_state = get_rng_state()  # a runner restores it too
+    try:
+        check_plain(state, "state_dict()")
+    except CheckpointError as error:
+        findings.add(f"{error}")
+    # Half of the episodes are over in the next step: a reset draws from the generators that a state may forget.
+    lengths, restart = env.episode_length_buf.clone(), env.episode_length_buf.clone()
+    restart[::2] = int(torch.as_tensor(env.max_episode_length).max())
+
+    def advance() -> list[torch.Tensor]:
+        env.episode_length_buf = restart.clone()
+        outcomes = [env.step(actions)[:3] for _ in range(2)]
+        parts = [part for obs, rewards, dones in outcomes for part in (*obs.values(), rewards, dones)]
+        return [torch.as_tensor(part).nan_to_num(nan=-1e9) for part in parts]  # copies, in which NaN equals NaN
+
+    first = advance()
     env.load_state_dict(state)  # type: ignore[attr-defined]
+    set_rng_state(rng_state)
     after = env.get_observations()
     if any(not torch.equal(before[group], after[group]) for group in before.keys()):  # noqa: SIM118
         findings.add("load_state_dict() does not bring back the observations of the time of state_dict().")
+    elif not torch.equal(lengths, env.episode_length_buf):
+        findings.add("load_state_dict() does not bring back episode_length_buf.")
+    elif not all(map(torch.equal, first, advance())):
+        findings.add(
+            "After load_state_dict() the environment goes on otherwise than after state_dict(), with the same actions:"
+            " something is missing in the state, such as a random generator."
+        )

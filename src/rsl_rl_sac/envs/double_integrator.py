@@ -81,7 +81,9 @@ class DoubleIntegrator(VecEnv):
         }
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned, of as many point masses."""
+        if state_dict["states"].shape != self.states.shape:
+            raise ValueError(f"the state is of {len(state_dict['states'])} environments, these are {self.num_envs}.")
         self.states = state_dict["states"].clone().to(self.device)
         self.episode_length_buf = state_dict["episode_length_buf"].clone().to(self.device)
         self.generator.set_state(state_dict["generator"].cpu())

@@ -37,7 +37,8 @@ class GymnasiumVecEnv(VecEnv):
 
     Observations become the group ``policy``, or those of a ``Dict`` one group each, flattened and in torch's default
     type. The box of the actions gives the action bounds. :attr:`episode_length_buf` is heeded: an environment whose
-    count reaches the time limit ends by time, also if the count was set by hand.
+    count reaches the time limit ends by time, also if the count was set by hand; not in the mode ``SAME_STEP`` of
+    vector environments that take no ``reset_mask``, where only Gymnasium's own limit counts.
 
     Where it can, the adapter resets the environments that ended itself, with Gymnasium's ``reset_mask``. So in the
     mode ``NEXT_STEP`` there are no steps that only reset and ignore their action.
@@ -73,6 +74,11 @@ class GymnasiumVecEnv(VecEnv):
         spec = vector_env.spec
         self.cfg = {"task": spec.id if spec is not None else repr(vector_env)}
         self._resets_rows = self.autoreset_mode != AutoresetMode.SAME_STEP or _takes_reset_mask(vector_env)
+        if max_episode_length is not None and not self._resets_rows:
+            raise EnvContractError(
+                "max_episode_length cannot be kept: a vector environment that resets by itself in the same step, and"
+                " takes no reset_mask, has only the time limit of its task (gymnasium.wrappers.TimeLimit sets it)."
+            )
         self.reset(seed)
 
     def get_observations(self) -> TensorDict:

@@ -246,10 +246,8 @@ def _manager_action_bounds(env: Any) -> tuple[torch.Tensor, torch.Tensor]:  # no
                 " Set algorithm.action_bounds to [low, high]."
             )
         limits = _as_tensor(env.scene[term.cfg.asset_name].data.soft_joint_pos_limits)[:, term._joint_ids]
-        if term.cfg.clip is not None:  # targets are cut off there
-            lower = torch.maximum(limits[..., 0], term._clip[..., 0])
-            limits = torch.stack([lower, torch.minimum(limits[..., 1], term._clip[..., 1])], dim=-1)
-        bounds.append(action_term_bounds(term._scale, term._offset, limits, term._joint_names))
+        clip = term._clip if term.cfg.clip is not None else None
+        bounds.append(action_term_bounds(term._scale, term._offset, limits, term._joint_names, clip))
     low, high = (torch.cat(parts) for parts in zip(*bounds, strict=True))
     return low, high
 

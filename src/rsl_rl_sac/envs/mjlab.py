@@ -85,9 +85,8 @@ class MjlabVecEnv(VecEnv):
                     " positions. Set algorithm.action_bounds to [low, high]."
                 )
             limits = self.unwrapped.scene[term.cfg.entity_name].data.soft_joint_pos_limits
-            bounds.append(
-                action_term_bounds(term.scale, term.offset, limits[:, term.target_ids], list(term.target_names))
-            )
+            limits, clip = limits[:, term.target_ids], term._clip if term.cfg.clip is not None else None
+            bounds.append(action_term_bounds(term.scale, term.offset, limits, list(term.target_names), clip))
         low, high = (torch.cat(parts) for parts in zip(*bounds, strict=True))
         clip = self.env.clip_actions  # mjlab cuts actions off there
         return (low, high) if clip is None else (low.clamp(min=-clip), high.clamp(max=clip))

@@ -64,6 +64,10 @@ class World(ABC):
     def evaluate(self, policy: Policy, env: VecEnv) -> EpisodeScore:
         """Score a deterministic policy on the first episode of each environment; every call meets the same episodes."""
 
+    def preset_key(self, name: str) -> str:
+        """Return the words by which :func:`rsl_rl_sac.presets.preset` tells robots apart."""
+        return name
+
     def training_log(self, env: VecEnv) -> dict[str, float]:
         """Return what people who watch a training want to know of its environments; not a part of the curve."""
         return {}

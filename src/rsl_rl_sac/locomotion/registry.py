@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import difflib
+import os
+import runpy
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -41,6 +43,11 @@ ROBOTS: dict[str, RobotEntry] = {
 }
 """Robots by the name they have in tasks."""
 
+OWN_ROBOTS = "RSL_RL_SAC_ROBOTS"
+"""Environment variable with Python files that register robots, separated like the folders of PATH."""
+
+_files_run: set[str] = set()
+
 
 def register_robot(name: str, file: str | Path, family: Callable[[str, bool], VelocityTaskCfg]) -> None:
     """Add a robot, which gives it a flat and a rough task.
@@ -61,6 +68,7 @@ def register_robot(name: str, file: str | Path, family: Callable[[str, bool], Ve
 
 def task_names() -> list[str]:
     """Return the names of all tasks."""
+    _register_own_robots()
     return [f"Velocity-{terrain}-{robot}" for robot in ROBOTS for terrain in TERRAINS]
 
 
@@ -70,6 +78,7 @@ def task_cfg(task: str) -> VelocityTaskCfg:
     Raises:
         ConfigError: If there is no such task; the message names the closest.
     """
+    _register_own_robots()
     for terrain in TERRAINS:
         robot = task.removeprefix(f"Velocity-{terrain}-")
         if robot != task and robot in ROBOTS:
@@ -113,6 +122,25 @@ def make_env(
         raise ConfigError(f"A velocity task has no field(s) {', '.join(unknown)}; it has {known}.")
     cfg = replace(cfg, **overrides)
     return VelocityEnv(cfg, load_robot(cfg.robot), num_envs, seed, device, num_threads)
+
+
+def preset_key(task: str) -> str:
+    """Return a task's name and the kind of its robot, for :func:`rsl_rl_sac.presets.preset`."""
+    return f"{task}-{load_robot(task_cfg(task).robot).kind}"
+
+
+def _register_own_robots() -> None:
+    """Run the files that :data:`OWN_ROBOTS` names, each once in a process, so that commands know their robots."""
+    for file in filter(None, os.environ.get(OWN_ROBOTS, "").split(os.pathsep)):
+        if file in _files_run:
+            continue
+        _files_run.add(file)  # first, since the file may ask for tasks itself
+        try:
+            runpy.run_path(file, run_name="rsl_rl_sac_robots")
+        except Exception as error:
+            _files_run.discard(file)
+            reason = " ".join(str(error).split())
+            raise ConfigError(f"{OWN_ROBOTS} names '{file}', which fails: {type(error).__name__}: {reason}") from error
 
 
 @lru_cache

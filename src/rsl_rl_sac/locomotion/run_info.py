@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
@@ -42,8 +43,9 @@ def describe(file: PolicyFile) -> RunInfo:
 def nearest_preset(task: str, cfg: RunnerCfg | PPORunnerCfg) -> tuple[str, dict[str, tuple[str, str]]]:
     """Return the preset of the same algorithm with the fewest other settings, and these: its value, that of the run."""
     found = []
+    world, name_there = find_world(task)
     for name in PRESETS:
-        candidate = preset(name, task)
+        candidate = preset(name, world.preset_key(name_there))
         if type(candidate) is type(cfg):
             there, here = _flat(to_plain(candidate.to_dict())), _flat(to_plain(cfg.to_dict()))
             keys = [key for key in {**there, **here} if there.get(key) != here.get(key)]

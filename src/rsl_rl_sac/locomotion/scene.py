@@ -60,9 +60,15 @@ class PhysicsCfg:
         for name in ("time_step", "decimation", "impratio", "solver_iterations", "line_search_iterations", "tolerance"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"{name} must be positive, got {getattr(self, name)!r}.")
+        for name in ("decimation", "solver_iterations", "line_search_iterations"):
+            if not isinstance(getattr(self, name), int):
+                raise ConfigError(f"{name} must be an integer, got {getattr(self, name)!r}.")
 
     def coarse(self) -> PhysicsCfg:
-        """Return these settings with half as many physics steps per control step, twice as long."""
+        """Return these settings with half as many physics steps per control step, twice as long.
+
+        Unless an integrator is given, every robot with DC motors has ``discrete`` then (:func:`default_integrator`).
+        """
         if self.decimation % 2:
             raise ConfigError(
                 f"coarse_physics halves the physics steps of a control step, which are {self.decimation}."
@@ -117,9 +123,10 @@ def default_integrator(robot: Robot, time_step: float) -> str:
     """Return the cheapest integrator that is stable.
 
     PD drives with damping 10 on a finger need an implicit one. DC motors are explicit in Isaac Lab, and here where that
-    is stable, which it is for all of Unitree. Knees of ANYmal would chatter: under random actions (0.3 in std, 5 ms)
-    ANYmal B's joint speeds are off those at 0.16 ms by 8.4 rad/s with ``euler`` and by 0.5 rad/s with ``discrete``, for
-    a fifth to a third of the speed. ``implicitfast`` does not suffice: it leaves the motors out of the contact solver.
+    is stable, which it is for all of Unitree at 5 ms and for none of them at 10 ms. Knees of ANYmal would chatter:
+    under random actions (0.3 in std, 5 ms) ANYmal B's joint speeds are off those at 0.16 ms by 8.4 rad/s with
+    ``euler`` and by 0.5 rad/s with ``discrete``, for 15 to 30 % of the speed. ``implicitfast`` does not suffice: it
+    leaves the motors out of the contact solver.
     """
     if any(actuator.model != "dc_motor" for actuator in robot.actuators):
         return "implicitfast"
@@ -131,7 +138,7 @@ def motor_stiffness(robot: Robot, time_step: float) -> float:
 
     The slope is that of a motor's torque over its speed at the limit, stall torque over no-load speed; the inertia is
     what a torque at the joint meets at the default pose with all else free to move. At 5 ms: 7.9 for the knees of
-    ANYmal B, 3.6 of ANYmal D, 1.8 of A1, 1.2 of Go2, 1.1 of Go1.
+    ANYmal B, 3.6 of ANYmal D, 1.8 of A1, 1.2 of Go2, 1.1 of Go1; twice as much at 10 ms.
     """
     spec = mujoco.MjSpec()
     spec.compiler.degree = False

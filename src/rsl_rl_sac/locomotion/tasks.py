@@ -41,6 +41,20 @@ class EventCfg:
     push_interval: Range = (10.0, 15.0)
     """Range of the seconds between pushes."""
 
+    def __post_init__(self) -> None:
+        """Check the values."""
+        for name in ("base_mass", "reset_joint_scale", "push_interval"):
+            low, high = getattr(self, name)
+            if not -math.inf < low <= high < math.inf:
+                raise ConfigError(f"{name} must be a range, low <= high, got {(low, high)}.")
+        if self.push_interval[0] <= 0.0:
+            raise ConfigError(f"push_interval must be positive, got {self.push_interval}.")
+        sizes = {name: getattr(self, name) for name in ("reset_position", "reset_yaw", "reset_velocity")}
+        sizes |= {"push_velocity": self.push_velocity, "base_com": min(self.base_com)}
+        for name, value in sizes.items():
+            if not 0.0 <= value < math.inf:
+                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}.")
+
 
 @dataclass(frozen=True)
 class VelocityTaskCfg:
@@ -71,6 +85,9 @@ class VelocityTaskCfg:
         """Check the values that users change."""
         if not isinstance(self.episode_length, int | float) or not 0.0 < self.episode_length < math.inf:
             raise ConfigError(f"episode_length must be a positive number of seconds, got {self.episode_length!r}.")
+        step = self.physics.time_step * self.physics.decimation
+        if round(self.episode_length / step) < 1:
+            raise ConfigError(f"episode_length is {self.episode_length!r} s, less than a control step of {step:g} s.")
         if not isinstance(self.max_initial_level, int) or self.max_initial_level < 0:
             raise ConfigError(f"max_initial_level must be an integer >= 0, got {self.max_initial_level!r}.")
 

@@ -9,7 +9,7 @@ from rsl_rl.env import VecEnv
 from rsl_rl_sac.envs.evaluation import Policy
 from rsl_rl_sac.envs.worlds import World
 from rsl_rl_sac.locomotion.evaluation import Score, evaluate, make_evaluation_env, tracking_terms
-from rsl_rl_sac.locomotion.registry import make_env, task_cfg
+from rsl_rl_sac.locomotion.registry import make_env, preset_key, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.runners.training import PROGRESS_COLUMNS
 
@@ -42,6 +42,10 @@ class LocomotionWorld(World):
         """Score a policy by the rule of the suite."""
         assert isinstance(env, VelocityEnv)
         return evaluate(policy, env)
+
+    def preset_key(self, name: str) -> str:
+        """Return the task and the kind of its robot."""
+        return preset_key(name)
 
     def training_log(self, env: VecEnv) -> dict[str, float]:
         """Return the mean level of the terrain, if there is one."""

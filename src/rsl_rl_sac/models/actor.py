@@ -65,6 +65,12 @@ class Actor(MLPModel):
         self.distribution.update(self._evaluate(latent))
         return self.distribution.sample_with_log_prob()
 
+    @torch.no_grad()
+    def distribution_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return mean and standard deviation before the squashing, without gradients."""
+        self.distribution.update(self._evaluate(latent))
+        return self.distribution.params
+
     def act_with_noise(self, obs: TensorDict, noise: torch.Tensor) -> torch.Tensor:
         """Return the actions that standard normal noise stands for."""
         self.distribution.update(self._evaluate(self.get_latent(obs)))

@@ -64,4 +64,5 @@ class Explorer:
         """Restore what :meth:`state_dict` returned, if it is of as many environments."""
         if state_dict["noise"].shape == self._noise.shape:
             self._noise = state_dict["noise"].clone().to(self._noise.device)
-            self.generator.set_state(state_dict["generator"].cpu())
+            if state_dict["generator"].shape == self.generator.get_state().shape:  # a GPU's differs from a CPU's
+                self.generator.set_state(state_dict["generator"].cpu())

@@ -112,7 +112,7 @@ class SquashedGaussian(Distribution):
         """Latent mean of the first action: 0, or where ``b + c tanh(x)`` is the default pose (action 0)."""
         if self.mean_bias == "zero":
             return torch.zeros_like(self.bias)
-        # A default pose at (or beyond) a soft limit has no finite pre-image: stay 1 % of the range inside, where
+        # A default pose at (or beyond) a soft limit has no finite pre-image: stay 0.5 % of the range inside, where
         # tanh still has 2 % of its slope.
         return torch.atanh((-self.bias / self.scale).clamp(-0.99, 0.99))
 

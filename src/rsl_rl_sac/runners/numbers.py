@@ -71,6 +71,8 @@ class Numbers:
         self.env = env
         self.way = way
         self.enabled = enabled
+        self.when = "before the first iteration"
+        """Where the training is, for messages."""
         self.num_quarantined = 0
         """Transitions that were kept out since :meth:`take_count`."""
         self._steps: deque[dict] = deque(maxlen=num_dumped)
@@ -154,7 +156,7 @@ class Numbers:
 
     def _stop_unless_quarantine(self, place: str) -> None:
         if self.way == "stop":
-            raise NonFiniteError(f"{place} Nothing of this step was stored.")
+            raise NonFiniteError(f"{place} It was {self.when}; nothing of this step was stored.")
 
     @staticmethod
     def _replace(obs: TensorDict, rows: torch.Tensor, good: TensorDict) -> None:

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from typing import TypeVar
 
 import torch
@@ -104,6 +105,7 @@ class OffPolicyRunner(OnPolicyRunner):
             enabled=train_cfg.get("check_for_nan", True),
         )
         """Steps the environment, and sees to it that every number is finite."""
+        self.alg.names_last_save = False
         self._collector = (
             Collector(self.numbers, self.alg.actor, self.alg.explorer) if train_cfg.get("overlap") else None
         )
@@ -135,6 +137,7 @@ class OffPolicyRunner(OnPolicyRunner):
         start_iteration = self.next_iteration
         total_iterations = start_iteration + num_learning_iterations
         for iteration in range(start_iteration, total_iterations):
+            self.numbers.when = f"in iteration {iteration}, after {self.alg.num_updates} gradient steps"
             if self._collector is None:
                 obs, losses, times = self._collect_then_update(obs)
             else:
@@ -173,17 +176,22 @@ class OffPolicyRunner(OnPolicyRunner):
         start = time.perf_counter()
         collector.follow(self.alg.actor)
         rollout = collector.start(obs, self.cfg["num_steps_per_env"])
-        try:
-            losses = self._guard(self.alg.update)
-            learn_seconds = time.perf_counter() - start
-        finally:
-            steps, collect_seconds = self._guard(rollout.result)
+        losses, learn_seconds = self._guard(self._update_beside, rollout)
+        steps, collect_seconds = self._guard(rollout.result)
         with torch.inference_mode():
             for step in steps:
                 self.alg.record(obs, step.actions)
                 obs = self._store(step)
         share = (time.perf_counter() - start) / (collect_seconds + learn_seconds)
         return obs, losses, (share * collect_seconds, share * learn_seconds)
+
+    def _update_beside(self, rollout: Future) -> tuple[dict[str, float], float]:
+        """Learn and return the losses and the seconds; whatever happens, the collector is at rest afterwards."""
+        start = time.perf_counter()
+        try:
+            return self.alg.update(), time.perf_counter() - start
+        finally:
+            wait([rollout])  # it also writes what a dump of the last steps reads
 
     def _store(self, step: VectorStep) -> TensorDict:
         """Store a step; return the observations after it, on the learner's device."""
@@ -277,11 +285,19 @@ class OffPolicyRunner(OnPolicyRunner):
         resumes = load_cfg is None and "runner" in state and same_processes
         state["env_continues"] = resumes and "env" in state["runner"] and hasattr(self.env, "load_state_dict")
         with together():
-            if self.alg.load(state, load_cfg, strict):
+            # The environment first: what does not fit it is refused before anything else has changed.
+            own_env_state = self._load_env_state(state["runner"]) if state["env_continues"] else None
+            try:
+                takes_iteration = self.alg.load(state, load_cfg, strict)
+            except CheckpointError:
+                if own_env_state is not None:
+                    self.env.load_state_dict(own_env_state)  # type: ignore[attr-defined]
+                raise
+            if takes_iteration:
                 self.current_learning_iteration = state["iter"]
                 self.next_iteration = state["iter"] + 1
             if resumes:
-                self._load_state_dict(state["runner"])
+                self._load_state_dict(state["runner"], state["env_continues"])
         self.last_checkpoint = str(path)
         return state.get("infos")  # type: ignore[return-value]  # None if nobody gave any, as in rsl_rl
 
@@ -340,7 +356,17 @@ class OffPolicyRunner(OnPolicyRunner):
             state["numbers"] = self.numbers.state_dict()
         return state
 
-    def _load_state_dict(self, state: dict) -> None:
+    def _load_env_state(self, state: dict) -> dict:
+        """Restore the environment and return the state that it had before."""
+        own_state = copy.deepcopy(self.env.state_dict())  # type: ignore[attr-defined]
+        try:
+            self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())
+            raise CheckpointError(f"The saved state of the environment does not fit this one: {reason}") from error
+        return own_state
+
+    def _load_state_dict(self, state: dict, env_continues: bool) -> None:
         has = vars(self.logger)
         for name, value in state["logger_tensors"].items():
             if name in has and value.shape == has[name].shape:
@@ -350,8 +376,7 @@ class OffPolicyRunner(OnPolicyRunner):
                 setattr(self.logger, name, deque(values, maxlen=has[name].maxlen))
         for name, value in state["logger_numbers"].items():
             setattr(self.logger, name, value)
-        if "env" in state and hasattr(self.env, "load_state_dict"):
-            self.env.load_state_dict(state["env"])
+        if env_continues:
             self.numbers.load_state_dict(state.get("numbers", {"bad_starts": None, "replaced": {}}))
             self._env_is_fresh = False
         set_rng_state(state["rng"])
@@ -409,8 +434,12 @@ def check_runner_cfg(train_cfg: dict) -> None:
     algorithm = train_cfg["algorithm"]
     if not isinstance(algorithm, dict) or "class_name" not in algorithm:
         raise ConfigError(f"'algorithm' must be a dictionary with a class_name, got {shown(algorithm)}.")
-    if not hasattr(resolve(algorithm["class_name"], "algorithm.class_name"), "construct_algorithm"):
-        raise ConfigError(f"algorithm.class_name must name an algorithm, got {shown(algorithm['class_name'])}.")
+    found = resolve(algorithm["class_name"], "algorithm.class_name")
+    if not (isinstance(found, type) and issubclass(found, SAC)):
+        raise ConfigError(
+            f"algorithm.class_name must name SAC or a subclass, got {shown(algorithm['class_name'])}; rsl_rl's own"
+            " runner, OnPolicyRunner, trains other algorithms."
+        )
     sections = ("actor", "critic", "algorithm")
     RunnerCfg.check_values(
         {

@@ -26,7 +26,13 @@ from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
 from rsl_rl_sac.runners.log_writers import check_log_writer, with_project
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
 from rsl_rl_sac.runners.provenance import record_start
-from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
+from rsl_rl_sac.utils.checkpoint import (
+    check_parts,
+    delete_older_checkpoints,
+    find_checkpoints,
+    load_safely,
+    save_atomically,
+)
 from rsl_rl_sac.utils.cores import num_usable_cores
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import (
@@ -37,7 +43,7 @@ from rsl_rl_sac.utils.distributed import (
     launched_rank,
     launched_world_size,
 )
-from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.errors import CheckpointError, ConfigError
 from rsl_rl_sac.utils.seeding import rank_seed
 
 
@@ -87,6 +93,15 @@ PROGRESS_COLUMNS: tuple[str, ...] = ("iteration", "env_steps", "updates", "secon
 """First columns of ``curve.csv``; those of the world follow, in training and in the evaluation."""
 
 
+_PPO_STATE: dict[str, type] = {
+    "actor_state_dict": dict,
+    "critic_state_dict": dict,
+    "optimizer_state_dict": dict,
+    "iter": int,
+}
+"""Parts of a checkpoint of rsl_rl's PPO."""
+
+
 class _StopTraining(Exception):  # noqa: N818
     """Leaves the training loop of a runner from within."""
 
@@ -108,6 +123,21 @@ class _PPORunner(OnPolicyRunner):
         save_atomically(state, path)
         delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
         self.logger.save_model(path, self.current_learning_iteration)
+
+    def load(
+        self, path: str, load_cfg: dict | None = None, strict: bool = True, map_location: str | None = None
+    ) -> dict:
+        """Load a checkpoint as rsl_rl does, but nothing in it that would run as code."""
+        state = load_safely(path, map_location or self.device)
+        check_parts(state, _PPO_STATE, f"The checkpoint '{path}'")
+        try:
+            takes_iteration = self.alg.load(state, load_cfg, strict)
+        except (RuntimeError, ValueError, KeyError) as error:
+            reason = " ".join(str(error).split())  # torch's messages have many lines
+            raise CheckpointError(f"'{path}' does not fit the networks of this run: {reason}") from error
+        if takes_iteration:
+            self.current_learning_iteration = state["iter"]
+        return state.get("infos")  # type: ignore[return-value]  # None if nobody gave any, as in rsl_rl
 
 
 class Training:

@@ -195,9 +195,14 @@ class ReplayStorage:
         missing = [group for group in self.observations if group not in final_obs]
         if missing:
             raise EnvContractError(f"extras['final_obs'] has no group {missing}, which the observations have.")
-        rows = {group: final_obs[group].to(self.device)[envs] for group in self.observations}
+        rows = {
+            group: final_obs[group].to(self.device)[envs].to(values.dtype)
+            for group, values in self.observations.items()
+        }
         for group, values in rows.items():
-            _check_finite(group, values, "extras['final_obs'] holds NaN or infinite values")
+            is_half = values.dtype == torch.float16
+            beyond = ", or some that do not fit into float16; use bfloat16 then" if is_half else ""
+            _check_finite(group, values, f"extras['final_obs'] holds NaN or infinite values{beyond}")
         self.timeout_table.append(self.total_steps * self.num_envs + envs, rows)
 
     def cut(self, envs: torch.Tensor | None = None) -> None:

@@ -54,6 +54,9 @@ class Cfg:
     wider_types = {}  # noqa: RUF012  (an annotation would make it a field)
     """Types of fields that take more in Python than the command line, which reads the annotations, can say."""
 
+    optional_sections = {}  # noqa: RUF012
+    """Configurations of fields that may be None."""
+
     def __post_init__(self) -> None:
         """Check that every value is of the type that its field declares."""
         hints = get_type_hints(type(self))
@@ -88,8 +91,9 @@ class Cfg:
             kwargs[name] = value
             if isinstance(default, Cfg) and not isinstance(value, dict | Cfg):
                 raise ConfigError(f"'{where}{name}' must be a section with settings of its own, got {shown(value)}.")
-            if isinstance(value, dict) and isinstance(default, Cfg):
-                kwargs[name] = type(default).from_dict(value, f"{where}{name}.")
+            section = type(default) if isinstance(default, Cfg) else cls.optional_sections.get(name)
+            if isinstance(value, dict) and section is not None and (value or default is not None):
+                kwargs[name] = section.from_dict(value, f"{where}{name}.")
             elif isinstance(value, list) and isinstance(known[name].default, tuple):  # YAML has lists only
                 kwargs[name] = tuple(value)
         try:

@@ -12,7 +12,14 @@ import torch
 from rsl_rl_sac.utils.config_base import one_line, shown
 from rsl_rl_sac.utils.errors import ConfigError, RslRlSacError
 
-_SIGNS_OF_TOO_LITTLE_MEMORY = ("memory", "overflow", "storage size", "invalid shape dimension")
+_SIGNS_OF_TOO_LITTLE_MEMORY = (
+    "out of memory",
+    "not enough memory",
+    "allocate memory",
+    "multiplication overflow",
+    "storage size",
+    "invalid shape dimension",
+)
 """What torch's messages say, in lower case, if something is larger than what there is or than any size can be."""
 
 

@@ -20,7 +20,7 @@ GO2 = "Isaac-Velocity-Flat-Unitree-Go2-v0"
 
 @pytest.fixture(scope="module", autouse=True)
 def _register() -> None:
-    """Do as ``--external_callback rsl_rl_sac.tasks.isaaclab.register`` does."""
+    """Call what ``--external_callback rsl_rl_sac.tasks.isaaclab.register`` names, found by its name."""
     wheel.require_wheel()
     string_to_callable = importlib.import_module("isaaclab.utils.string").string_to_callable
     with pytest.MonkeyPatch.context() as monkeypatch:

@@ -8,6 +8,7 @@ over the stiffness, which is the reflected inertia of the rotor times the square
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
@@ -55,7 +56,7 @@ def test_go1() -> None:
 
 
 def test_g1() -> None:
-    """A leg's joints of G1 by hand; both sides mirror each other, roll and yaw with the sign turned."""
+    """G1's waist, a leg and part of an arm by hand; both sides mirror each other, roll and yaw with the sign turned."""
     gear = 1.0 + 48.0 / 22.0
     hip_inertia = 0.489e-4 * (4.5 * gear) ** 2 + 0.098e-4 * gear**2 + 0.533e-4
     knee_inertia = 0.489e-4 * (4.5 * 5.0) ** 2 + 0.109e-4 * 5.0**2 + 0.738e-4
@@ -72,6 +73,8 @@ def test_g1() -> None:
         "knee": bounds((-0.087267, 2.8798), 0.669, knee_scale),
         "ankle_pitch": bounds((-0.87267, 0.5236), -0.363, ankle_scale),
         "ankle_roll": bounds((-0.2618, 0.2618), 0.0, ankle_scale),
+        "shoulder_pitch": bounds((-3.0892, 2.6704), 0.2, ankle_scale),  # one motor where the ankle has two
+        "elbow": bounds((-1.0472, 2.0944), 0.6, ankle_scale),
     }
     env = make_env(G1, num_envs=2)
     low, high = env.action_bounds
@@ -80,6 +83,7 @@ def test_g1() -> None:
     assert len(found) == 29
     for joint, pair in expected.items():
         assert found[f"left_{joint}_joint"] == pytest.approx(pair, rel=1e-4)
+    assert found["waist_yaw_joint"] == pytest.approx(bounds((-2.618, 2.618), 0.0, hip_scale), rel=1e-4)
     for joint in ("hip_roll", "hip_yaw", "ankle_roll", "shoulder_roll", "shoulder_yaw", "wrist_roll", "wrist_yaw"):
         left, right = found[f"left_{joint}_joint"], found[f"right_{joint}_joint"]
         assert right == pytest.approx((-left[1], -left[0]), rel=1e-5)
@@ -96,6 +100,24 @@ def test_some_joints_only() -> None:
     # Soft limits -2.7215 and -0.9845, default pose -1.8: -3.686 and 3.262 with a scale of 0.25.
     torch.testing.assert_close(low, torch.full((4,), -3.5))
     torch.testing.assert_close(high, torch.full((4,), 3.262))
+
+
+def test_order_and_clipped_targets() -> None:
+    """Bounds follow the order of the terms, calves first here, and targets that a term cuts off narrow them."""
+
+    def two_terms(cfg: ManagerBasedRlEnvCfg) -> None:
+        whole = cfg.actions["joint_pos"]
+        calves = dataclasses.replace(whole, actuator_names=(".*_calf_joint",), scale=0.25)
+        calves.clip = {".*_calf_joint": (-2.0, -1.0)}
+        cfg.actions = {
+            "calves": calves,
+            "thighs": dataclasses.replace(whole, actuator_names=(".*_thigh_joint",), scale=0.5),
+        }
+
+    low, high = make_env(GO1, num_envs=2, change=two_terms).action_bounds
+    # Calves: -2.0 + 1.8 and -1.0 + 1.8 over 0.25. Thighs: soft limits -0.42665 and 4.24165, default pose 0.9, over 0.5.
+    torch.testing.assert_close(low, torch.tensor([-0.8] * 4 + [-2.6533] * 4), rtol=1e-4, atol=0.0)
+    torch.testing.assert_close(high, torch.tensor([3.2] * 4 + [6.6833] * 4), rtol=1e-4, atol=0.0)
 
 
 def test_torques_have_no_bounds() -> None:
