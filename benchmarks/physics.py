@@ -32,11 +32,11 @@ import torch
 from common import ratio, write_table
 from mujoco.rollout import Rollout
 
-from rsl_rl_sac.locomotion.physics import num_usable_cores
 from rsl_rl_sac.locomotion.registry import make_env
 from rsl_rl_sac.locomotion.scene import build_spec, compile_model
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
+from rsl_rl_sac.utils.cores import num_usable_cores
 
 TASKS = [f"Velocity-{terrain}-Unitree-{robot}" for robot in ("Go1", "G1") for terrain in ("Flat", "Rough")]
 BARS = {"Flat": 0.85, "Rough": 0.75}

@@ -116,9 +116,8 @@ class Run:
         if variant.edit is not None:
             variant.edit(spec)
         model = compile_model(robot, spec)
-        # Physics refuses fewer than three physics steps, which only the contact terms of the task need.
         self.steps = round(0.02 / variant.cfg.time_step)
-        self.physics = Physics(model, num_envs, max(self.steps, 3))
+        self.physics = Physics(model, num_envs, self.steps)
         self.robot, self.num_envs = robot, num_envs
         self.origins = np.zeros((num_envs, 3))
         if terrain is not None:
@@ -148,7 +147,7 @@ class Run:
         targets = np.tile(self.robot.default_pos, (self.num_envs, 1))
         if moving:
             targets += trot(self.robot, 0.02 * self.time, self.num_envs)
-        self.physics.ctrl[:, : targets.shape[1]] = targets
+        self.physics.ctrl[:] = targets
         self.physics.batch.step(nstep=self.steps)
         self.time += 1
 

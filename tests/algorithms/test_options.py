@@ -10,6 +10,7 @@ import torch
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import CriticCfg, RunnerCfg, SACCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.errors import ConfigError
 from tests.helpers import small_alg, small_cfg
 
@@ -23,14 +24,25 @@ def collect(alg: SAC, env: DoubleIntegrator, steps: int = 12) -> None:
 
 
 def test_off_by_default() -> None:
-    """The defaults are the paper's: minimum, no scale, no delay, regression."""
-    cfg = RunnerCfg()
-    assert (cfg.algorithm.value_reduction, cfg.algorithm.reward_scale, cfg.algorithm.actor_start_update) == (
-        "min",
-        1.0,
-        0,
-    )
-    assert cfg.critic.num_atoms == 1
+    """The defaults, and so preset paper, are the paper's: every option of docs/method.md's table is off."""
+    off = {
+        "value_reduction": "min",
+        "reward_scale": 1.0,
+        "actor_start_update": 0,
+        "exploration_scale": (1.0, 1.0),
+        "exploration_correlation": (0.0, 0.0),
+        "desired_kl": None,
+        "final_target_entropy_scale": None,
+        "final_learning_rate_scale": 1.0,
+        "largest_action": None,
+        "symmetry_cfg": None,
+        "rnd_cfg": None,
+    }
+    for cfg in (RunnerCfg(), preset("paper", "Unitree-Go2"), preset("paper", "Unitree-H1")):
+        assert isinstance(cfg, RunnerCfg)
+        assert {name: getattr(cfg.algorithm, name) for name in off} == off
+        assert (cfg.critic.num_atoms, cfg.critic.layer_norm, cfg.actor.layer_norm) == (1, False, False)
+        assert not cfg.overlap and not cfg.coarse_physics
 
 
 def test_reduction() -> None:
@@ -142,7 +154,7 @@ def test_learning_rate_follows_the_divergence(shift: float, factor: float) -> No
     """
     alg, env = small_alg(desired_kl=0.005)
     latent = alg.actor.get_latent(env.get_observations())
-    mean, std = alg._policy_parameters(latent)
+    mean, std = alg.actor.distribution_parameters(latent)
     before = alg.learning_rate
     alg._adapt_learning_rate(0.005, latent, (mean + shift * std, std))
     assert alg.learning_rate == pytest.approx(factor * before)
@@ -155,9 +167,9 @@ def test_desired_divergence_is_reached() -> None:
     divergences = []
     for _ in range(40):
         latent = alg.actor.get_latent(env.get_observations())
-        old = alg._policy_parameters(latent)
+        old = alg.actor.distribution_parameters(latent)
         alg.update()
-        new = alg._policy_parameters(latent)
+        new = alg.actor.distribution_parameters(latent)
         divergences.append(float(alg.actor.distribution.kl_divergence(old, new).mean()))
     assert 0.003 < sorted(divergences[20:])[10] < 0.03
 

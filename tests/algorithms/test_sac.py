@@ -145,11 +145,14 @@ class TestUpdate:
         cfg.critic.num_critics = 5
         env = DoubleIntegrator(num_envs=16)
         alg = SAC.construct_algorithm(env.get_observations(), env, cfg.to_dict(), "cpu")
+        before = [parameter.clone() for network in (alg.actor, alg.critic) for parameter in network.parameters()]
         for _ in range(2):
             collect(alg, env, 8)
             alg.update()
+        after = [parameter for network in (alg.actor, alg.critic) for parameter in network.parameters()]
+        assert all(bool((new != old).any()) for new, old in zip(after, before, strict=True))
         values = alg.critic(env.get_observations(), torch.zeros(16, 1))
-        assert values.shape == (5, 16)
+        assert values.shape == (5, 16) and len({tuple(row) for row in values.tolist()}) == 5
 
     def test_metrics_of_a_delayed_policy(self) -> None:
         """The means are over the steps that have a value: a fixed temperature is reported as it is."""

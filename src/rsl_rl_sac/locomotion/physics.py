@@ -83,7 +83,7 @@ class Physics:
             targets: Position targets of the joints, held over the physics steps.
         """
         qpos, qvel, warnings = self.qpos.copy(), self.qvel.copy(), self._num_warnings()
-        self.ctrl[:, : targets.shape[1]] = targets
+        self.ctrl[:] = targets
         failed = np.zeros(self.num_envs, dtype=bool)
         try:
             self.batch.rollout(self.decimation, record=list(self._records), out=self._records)

@@ -199,14 +199,13 @@ def _add_bodies(spec: mujoco.MjSpec, robot: Robot) -> None:
             body.add_freejoint(name="base")
         else:
             actuator = robot.actuator_of(data.joint.name)
-            joint = body.add_joint(
+            body.add_joint(
                 name=data.joint.name,
                 type=mujoco.mjtJoint.mjJNT_HINGE,
                 axis=data.joint.axis,
                 range=data.joint.range,
                 armature=actuator.armature,
             )
-            joint.actfrcrange = [-actuator.effort_limit, actuator.effort_limit]
         for i, shape in enumerate(data.shapes):
             size = [*shape.size, 0.0, 0.0][:3]
             foot = robot.link_of(data, shape) in robot.foot_links

@@ -21,9 +21,6 @@ from rsl_rl_sac.envs.check_vec_env import check_step
 from rsl_rl_sac.utils.checkpoint import save_atomically
 from rsl_rl_sac.utils.errors import NonFiniteError
 
-WAYS = ("stop", "quarantine")
-"""What a run can do about numbers that are not finite."""
-
 DUMP_KIND = "vector steps"
 """What a dump says of itself, under the key ``kind``."""
 
@@ -64,7 +61,7 @@ class Numbers:
 
         Args:
             env: Environment.
-            way: One of :data:`WAYS`.
+            way: What a run does about numbers that are not finite, ``stop`` or ``quarantine``.
             num_dumped: Vector steps to keep for a dump.
             enabled: Whether to look at the numbers at all.
         """

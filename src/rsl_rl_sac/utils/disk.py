@@ -13,15 +13,12 @@ from rsl_rl.utils.logger import Logger
 from rsl_rl_sac.utils.distributed import launched_rank
 from rsl_rl_sac.utils.errors import CheckpointError
 
-WAYS = ("retry", "stop")
-"""What a run can do if it cannot write: go on and try again at the next interval, or end."""
-
 
 class DiskFaults:
     """What a run does about files that cannot be written."""
 
     def __init__(self, way: str = "retry") -> None:
-        """Initialize with one of :data:`WAYS`."""
+        """Initialize with what a run does if it cannot write: ``retry`` at the next interval, or ``stop``."""
         self.way = way
 
     @contextlib.contextmanager

@@ -66,12 +66,14 @@ def test_replay_of_the_stock_runner(kind: str, tmp_path: Path) -> None:
 
 
 def test_resume_with_the_stock_runner(tmp_path: Path) -> None:
-    """What it saved, it loads, and trains on."""
+    """What it saved, it loads, fills its empty replay, and trains on."""
     cfg = small_cfg().to_dict()
     OnPolicyRunner(make_wrapper("stand-in"), cfg, log_dir=str(tmp_path), device="cpu").learn(3)
     runner = OnPolicyRunner(make_wrapper("stand-in"), small_cfg().to_dict(), log_dir=None, device="cpu")
     runner.load(str(tmp_path / "model_2.pt"))
     assert runner.alg.num_updates == 4  # the first iteration only collects
+    runner.learn(1)
+    assert runner.alg.num_updates == 4  # and so does the first one without the replay
     runner.learn(1)
     assert runner.alg.num_updates == 6
 
