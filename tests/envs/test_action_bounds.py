@@ -44,6 +44,12 @@ def test_unusable_limits_name_the_joint(lower: list, upper: list, scale: float |
         action_bounds([0.0, 0.0], lower, upper, scale, joint_names=["hip", "knee"])
 
 
+def test_scale_of_another_robot() -> None:
+    """A scale for three joints does not fit two."""
+    with pytest.raises(EnvContractError, match=r"one number or one per joint \(2\), got shape \(3,\)"):
+        action_bounds([0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], [0.5, 0.5, 0.5])
+
+
 @pytest.mark.parametrize("bounds", [[1.0], [[0.0, 0.0, 0.0], 1.0], [1.0, -1.0], [float("-inf"), 1.0], "wide"])
 def test_bad_bounds_by_hand(bounds: object) -> None:
     """Bounds that make no sense are refused with their name."""
@@ -90,3 +96,16 @@ class TestActionTermBounds:
         limits[:, 1] = torch.tensor([float("-inf"), float("inf")])
         with pytest.raises(EnvContractError, match="No action bounds for knee"):
             action_term_bounds(0.5, 0.0, limits, ["hip", "knee"])
+
+    def test_clipped_targets(self) -> None:
+        """Targets cut off at (0.5, 1) and (-1, 9) with a scale of 0.5: actions (1, 2) and (-2, 1), the soft limit's."""
+        clip = torch.tensor([[[0.5, 1.0], [-1.0, 9.0]]] * 2)
+        low, high = action_term_bounds(0.5, 0.0, self.limits, ["hip", "knee"], clip)
+        torch.testing.assert_close(low, torch.tensor([1.0, -2.0]))
+        torch.testing.assert_close(high, torch.tensor([2.0, 1.0]))
+
+    def test_nothing_within_the_clip(self) -> None:
+        """A joint whose targets are cut off beyond its limits is named."""
+        clip = torch.tensor([[[-1.0, 1.0], [0.7, 0.9]]] * 2)
+        with pytest.raises(EnvContractError, match=r"No action bounds for knee: the targets are cut off"):
+            action_term_bounds(0.5, 0.0, self.limits, ["hip", "knee"], clip)

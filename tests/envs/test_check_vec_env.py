@@ -35,6 +35,22 @@ def final_obs_after_reset(env: DoubleIntegrator, result: StepResult) -> StepResu
     return result
 
 
+KEPT: list[torch.Tensor] = []
+
+
+def final_obs_before_step(env: DoubleIntegrator, result: StepResult) -> StepResult:
+    """Give the observation that was returned last, as a manager that keeps its observations would."""
+    KEPT.append(result[0]["policy"].clone())
+    if len(KEPT) > 1:
+        result[3]["final_obs"] = TensorDict({"policy": KEPT[-2]}, batch_size=result[0].batch_size)
+    return result
+
+
+def no_time_outs(env: DoubleIntegrator, result: StepResult) -> StepResult:
+    """Say nothing of time-outs, though episodes end by time."""
+    return *result[:3], {}
+
+
 def final_obs_without_group(env: DoubleIntegrator, result: StepResult) -> StepResult:
     """Give final observations of another group."""
     result[3]["final_obs"] = TensorDict({"other": result[0]["policy"]}, batch_size=result[0].batch_size)
@@ -77,6 +93,8 @@ def overwritten_buffer(env: DoubleIntegrator, result: StepResult) -> StepResult:
     [
         (no_final_obs, "final_obs'] is missing"),
         (final_obs_after_reset, "equals the observations after the reset"),
+        (final_obs_before_step, "equals the observations before the step"),
+        (no_time_outs, "extras['time_outs'] is missing"),
         (final_obs_without_group, "must hold group 'policy'"),
         (time_out_without_done, "set where dones is not"),
         (reward_as_column, r"rewards must be a tensor of shape (4,), got (4, 1)"),
@@ -122,11 +140,12 @@ def test_robots_that_fall_early() -> None:
 
 
 def test_without_time_outs() -> None:
-    """An environment that only fails, and says nothing of time-outs, fulfils the contract."""
+    """An environment that only fails, knows no time limit and says nothing of time-outs, fulfils the contract."""
     env = DoubleIntegrator(num_envs=4, failure_position=1.2)
     step = env.step
 
     def only_failures(actions: torch.Tensor) -> StepResult:
+        env.episode_length_buf = torch.zeros_like(env.episode_length_buf)
         obs, rewards, dones, _ = step(actions)
         return obs, rewards, dones, {}
 

@@ -58,6 +58,7 @@ class TestDivergence:
         twin_obs, twin_rewards, _, _ = twin.step(actions)
 
         assert dones.tolist() == extras["time_outs"].tolist() == [False, False, True, False, False]
+        assert extras["invalid"].tolist() == dones.tolist()  # nothing is learned from the step
         assert float(rewards[2]) == 0.0
         assert np.array_equal(extras["final_obs"]["policy"][2].numpy(), last[2])
         assert env.num_diverged == 1 and int(env.episode_length_buf[2]) == 0

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from scipy import stats
@@ -376,6 +378,36 @@ class TestStorage:
         with pytest.raises(NonFiniteError, match="final_obs"):
             stream.add_to(storage, range(1))
         assert len(storage) == 0
+
+    def test_refused_step_leaves_a_full_ring_alone(self) -> None:
+        """In a ring that is full, the oldest step is still there after a newer one was refused."""
+        stream = Stream(2, 20, 1.0)
+        stream.time_outs[:] = True
+        stream.final_obs[15, 1] = float("nan")
+        storage = stream.storage(8, 1)
+        stream.add_to(storage, range(15))
+        before = copy.deepcopy(storage.state_dict())
+        with pytest.raises(NonFiniteError, match="final_obs"):
+            stream.add_to(storage, range(15, 16))
+        torch.testing.assert_close(storage.state_dict(), before, rtol=0.0, atol=0.0)
+
+    def test_overflow_of_half_precision_actions(self) -> None:
+        """An action beyond the range of float16 is not stored as infinity."""
+        obs = TensorDict({"policy": torch.zeros(4, 6)}, batch_size=[4])
+        storage = ReplayStorage(4, 80, obs, 1, 1, GAMMA, action_dtype=torch.float16)
+        with pytest.raises(NonFiniteError, match=r"actions do not fit into float16"):
+            storage.add(obs, torch.full((4, 1), 1e5), torch.zeros(4), torch.zeros(4))
+        assert len(storage) == 0
+
+    def test_invalid_steps_are_never_drawn(self) -> None:
+        """Of two environments the second is invalid in step 3: all of the 20 starts but that one are drawn."""
+        obs = TensorDict({"policy": torch.zeros(2, 1)}, batch_size=[2])
+        storage = ReplayStorage(2, 40, obs, 1, 1, GAMMA)
+        for step in range(11):
+            invalid = torch.tensor([False, step == 3])
+            storage.add(obs, torch.zeros(2, 1), torch.zeros(2), invalid, invalid, obs, invalid)
+        drawn = set(storage.sample(2000).indices.tolist())
+        assert drawn == set(range(20)) - {2 * 3 + 1}
 
     def test_final_obs_without_a_group(self) -> None:
         """A final observation that lacks a group is an error that names it."""

@@ -167,7 +167,7 @@ class SAC:
             obs: Observations after the step, and after the reset of those that ended; the next :meth:`act` stores them.
             rewards: Rewards. Shape: ``(num_envs,)``.
             dones: Whether the episode ended, by failure or by time. Shape: ``(num_envs,)``.
-            extras: May hold ``time_outs`` and, if any is set, must hold ``final_obs``.
+            extras: May hold ``time_outs`` and, if any is set, must hold ``final_obs``; and steps that are ``invalid``.
         """
         if self._last_obs is None or self._last_actions is None:
             raise RuntimeError("process_env_step() was called without act().")
@@ -193,7 +193,9 @@ class SAC:
         if self.rnd is not None:
             self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
             rewards = rewards if self.rnd.cfg.recompute_rewards else rewards + self.intrinsic_rewards
-        self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs)
+        self.storage.add(
+            self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs, extras.get("invalid")
+        )
         self._num_new_steps += 1
         self._last_obs = self._last_actions = None
         self._next_obs = obs

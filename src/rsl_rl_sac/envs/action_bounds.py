@@ -42,6 +42,11 @@ def action_bounds(
     if not default_pos.shape == soft_lower.shape == soft_upper.shape or default_pos.dim() != 1:
         shapes = [tuple(value.shape) for value in (default_pos, soft_lower, soft_upper)]
         raise EnvContractError(f"Default pose and soft limits need one number per joint, got the shapes {shapes}.")
+    if scale.dim() > 0 and scale.shape != default_pos.shape:
+        raise EnvContractError(
+            f"The action scale must be one number or one per joint ({len(default_pos)}), got shape"
+            f" {tuple(scale.shape)}."
+        )
     names = list(joint_names) if joint_names is not None else [f"joint {i}" for i in range(default_pos.shape[0])]
     low = -(soft_lower - default_pos).abs() / scale
     high = (soft_upper - default_pos).abs() / scale
@@ -74,12 +79,24 @@ def action_term_bounds(
         joint_names: Names of the joints, in the order of the term.
         clip: Limits at which the term cuts off its targets, if it does. Shape: ``(num_envs, num_joints, 2)``.
     """
-    limits = soft_limits if clip is None else torch.cat([soft_limits, clip.to(soft_limits)])
-    lower, upper = limits[..., 0].amax(dim=0), limits[..., 1].amin(dim=0)
+    lower, upper = soft_limits[..., 0].amax(dim=0), soft_limits[..., 1].amin(dim=0)
     offset, scale = (
         value[0] if isinstance(value, torch.Tensor) else torch.full_like(lower, value) for value in (offset, scale)
     )
-    return action_bounds(offset, lower, upper, scale, joint_names)
+    low, high = action_bounds(offset, lower, upper, scale, joint_names)
+    if clip is None:
+        return low, high
+    # With its sign, unlike the distance to a limit: beyond the clip all actions are the same one.
+    clip = clip.to(low)
+    low = torch.maximum(low, (clip[..., 0].amax(dim=0) - offset) / scale)
+    high = torch.minimum(high, (clip[..., 1].amin(dim=0) - offset) / scale)
+    bad = (low >= high).nonzero().flatten().tolist()
+    if bad:
+        raise EnvContractError(
+            f"No action bounds for {', '.join(joint_names[i] for i in bad)}: the targets are cut off beyond the soft"
+            " limits. Change the action term's clip, or set algorithm.action_bounds by hand."
+        )
+    return low, high
 
 
 def resolve_action_bounds(

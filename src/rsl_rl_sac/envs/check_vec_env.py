@@ -24,10 +24,10 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
 
     Half of the environments start near the end of their episode, so that time-outs are seen however soon random actions
     make a robot fall. Checked are: the attributes of rsl_rl's ``VecEnv``; shapes, types and finiteness of what ``step``
-    returns; ``time_outs`` only where ``dones``; ``final_obs`` present when a time-out happens, with the groups and
-    shapes of the observations, and different from the observation after the reset; observations that are not
-    overwritten by the next step; action bounds; and, if there is a ``load_state_dict``, that the environment goes on
-    from a state of plain values as it did before.
+    returns; ``time_outs`` only where ``dones``, and not left out where episodes end by time; ``final_obs`` present when
+    a time-out happens, with the groups and shapes of the observations, and neither that of the step before nor that
+    after the reset; observations that are not overwritten by the next step; action bounds; and, if there is a
+    ``load_state_dict``, that the environment goes on from a state of plain values as it did before.
 
     Args:
         env: Environment. It is stepped, so use one made for the check.
@@ -62,6 +62,7 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
             break
         actions = low + (high - low) * torch.rand(env.num_envs, env.num_actions, generator=generator)
         before = obs.clone()
+        last_step = torch.as_tensor(env.episode_length_buf + 1 >= env.max_episode_length)
         next_obs, rewards, dones, extras = env.step(actions.to(env.device))
         if any(not torch.equal(before[group].nan_to_num(), obs[group].nan_to_num()) for group in before.keys()):  # noqa: SIM118
             findings.add("step() overwrites the observations it returned before; return copies.")
@@ -69,7 +70,17 @@ def check_vec_env(env: VecEnv, num_steps: int | None = None, seed: int = 0) -> N
         _check_vector(findings, "rewards", rewards, env.num_envs)
         _check_vector(findings, "dones", dones, env.num_envs)
         reports_time_outs |= "time_outs" in extras
-        time_out_seen |= _check_extras(findings, next_obs, dones, extras, env)
+        time_out_seen |= _check_extras(findings, before, next_obs, dones, extras, env)
+        if (
+            not findings.fatal
+            and "time_outs" not in extras
+            and last_step.sum() > 1
+            and bool((dones[last_step] > 0).all())
+        ):
+            findings.add(
+                "Episodes end at max_episode_length, but extras['time_outs'] is missing: critics would take them for"
+                " failures. Tell which ended by time; with a finite horizon that is meant to be one, none."
+            )
         obs = next_obs
     if not findings.fatal and hasattr(env, "state_dict") and hasattr(env, "load_state_dict"):
         _check_state_dict(findings, env, low.expand(env.num_envs, -1).to(env.device))
@@ -159,7 +170,9 @@ def _check_vector(findings: _Findings, name: str, value: torch.Tensor, num_envs:
         findings.add_if_not_finite(f"step(): {name} hold", value)
 
 
-def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, extras: dict, env: VecEnv) -> bool:
+def _check_extras(
+    findings: _Findings, before: TensorDict, obs: TensorDict, dones: torch.Tensor, extras: dict, env: VecEnv
+) -> bool:
     """Check time-outs and final observations of one step; return whether a time-out happened."""
     if findings.fatal or "time_outs" not in extras:
         return False
@@ -185,9 +198,20 @@ def _check_extras(findings: _Findings, obs: TensorDict, dones: torch.Tensor, ext
         elif not bool(torch.isfinite(final_obs[group][time_outs].float()).all()):
             findings.add(f"extras['final_obs']: group '{group}' holds NaN or infinite values.")
     groups = [group for group in obs.keys() if group in final_obs]  # noqa: SIM118
-    if groups and all(torch.equal(final_obs[group][time_outs], obs[group][time_outs]) for group in groups):
+
+    def is_final(other: TensorDict) -> bool:
+        return bool(groups) and all(
+            torch.equal(final_obs[group][time_outs], other[group][time_outs]) for group in groups
+        )
+
+    if is_final(obs):
         findings.add(
             "extras['final_obs'] equals the observations after the reset: take it before you reset, and as a copy."
+        )
+    elif is_final(before):
+        findings.add(
+            "extras['final_obs'] equals the observations before the step: it must show what the action led to, so"
+            " compute it after the physics instead of taking one that was kept."
         )
     return True
 

@@ -186,10 +186,11 @@ def _passes_final_obs(env: Any) -> bool:  # noqa: ANN401
 
 
 def _memories(manager: Any) -> list[object]:  # noqa: ANN401
-    """Return everything with a memory in an observation manager: histories, modifiers, noise models, terms."""
-    histories = [buffer for group in manager._group_obs_term_history_buffer.values() for buffer in group.values()]
+    """Return everything with a memory in an observation manager: histories, delays, modifiers, noise models, terms."""
+    delays = getattr(manager, "_group_obs_term_delay_buffer", {})  # newer versions only
+    groups = [*manager._group_obs_term_history_buffer.values(), *delays.values()]
     terms = [term.func for group in manager._group_obs_class_term_cfgs.values() for term in group]
-    return [*histories, *manager._group_obs_class_instances, *terms]
+    return [*(buffer for group in groups for buffer in group.values()), *manager._group_obs_class_instances, *terms]
 
 
 def _observers(manager: Any) -> list[object]:  # noqa: ANN401

@@ -156,6 +156,7 @@ class ReplayStorage:
         dones: torch.Tensor,
         time_outs: torch.Tensor | None = None,
         final_obs: TensorDict | None = None,
+        invalid: torch.Tensor | None = None,
     ) -> None:
         """Store one vector step.
 
@@ -167,31 +168,45 @@ class ReplayStorage:
             time_outs: Whether it ended by time. Shape: ``(num_envs,)``.
             final_obs: Observations before the reset, of which the rows that ended by time are read. Without them such
                 transitions are cut: never sampled, and windows that reach one end in front of it.
+            invalid: Whether the step must never be sampled, as one of a broken simulation. Shape: ``(num_envs,)``.
         """
+        # Checked first, so that a step which is refused leaves the ring as it was.
+        stored = {group: self._stored(group, values, obs[group]) for group, values in self.observations.items()}
+        actions = actions.to(self.actions)
+        if actions.dtype == torch.float16:
+            _check_finite("The actions", actions, "do not fit into float16; use bfloat16")
+        dones = dones.to(self.device) > 0
+        timed_out = torch.zeros_like(dones) if time_outs is None else dones & (time_outs.to(self.device) > 0)
+        envs = timed_out.nonzero().flatten()
+        final_rows = None if final_obs is None or len(envs) == 0 else self._final_rows(envs, final_obs)
+
         row = self.total_steps % self.num_steps
         if self.total_steps >= self.num_steps:
             self.timeout_table.expire((self.total_steps - self.num_steps + 1) * self.num_envs)
-        for group, values in self.observations.items():
-            values[row] = obs[group]
-            if values.dtype == torch.float16:
-                _check_finite(group, values[row], "an observation does not fit into float16; use bfloat16")
+        for group, values in stored.items():
+            self.observations[group][row] = values
         self.actions[row] = actions
         self.rewards[row] = rewards
-        dones = dones.to(self.device) > 0
         self.flags[row] = dones.to(torch.uint8) * _DONE
-        if time_outs is not None:
-            self._add_time_outs(row, dones & (time_outs.to(self.device) > 0), final_obs)
-        self.total_steps += 1
-
-    def _add_time_outs(self, row: int, time_outs: torch.Tensor, final_obs: TensorDict | None) -> None:
-        envs = time_outs.nonzero().flatten()
-        if envs.shape[0] == 0:
-            return
-        if final_obs is None:
+        if final_rows is not None:
+            self.flags[row, envs] |= _TIME_OUT
+            self.timeout_table.append(self.total_steps * self.num_envs + envs, final_rows)
+        elif len(envs) > 0:
             self.flags[row, envs] |= _CUT
             self.last_cut_step = self.total_steps
-            return
-        self.flags[row, envs] |= _TIME_OUT
+        self.total_steps += 1
+        if invalid is not None and bool(invalid.any()):
+            self.cut(invalid)
+
+    def _stored(self, group: str, ring: torch.Tensor, obs: torch.Tensor) -> torch.Tensor:
+        """Return observations of one group in the type of the ring, in which they must fit."""
+        stored = obs.to(ring)
+        if stored.dtype == torch.float16:
+            _check_finite(f"Observation group '{group}'", stored, "does not fit into float16; use bfloat16")
+        return stored
+
+    def _final_rows(self, envs: torch.Tensor, final_obs: TensorDict) -> dict[str, torch.Tensor]:
+        """Return the final observations of some environments, in the types of the ring."""
         missing = [group for group in self.observations if group not in final_obs]
         if missing:
             raise EnvContractError(f"extras['final_obs'] has no group {missing}, which the observations have.")
@@ -202,8 +217,8 @@ class ReplayStorage:
         for group, values in rows.items():
             is_half = values.dtype == torch.float16
             beyond = ", or some that do not fit into float16; use bfloat16 then" if is_half else ""
-            _check_finite(group, values, f"extras['final_obs'] holds NaN or infinite values{beyond}")
-        self.timeout_table.append(self.total_steps * self.num_envs + envs, rows)
+            _check_finite(f"extras['final_obs'], group '{group}',", values, f"holds NaN or infinite values{beyond}")
+        return rows
 
     def cut(self, envs: torch.Tensor | None = None) -> None:
         """Keep what was added last apart from what comes next.
@@ -409,6 +424,6 @@ class ReplayStorage:
         self.last_cut_step = state_dict["last_cut_step"]
 
 
-def _check_finite(group: str, values: torch.Tensor, what: str) -> None:
+def _check_finite(name: str, values: torch.Tensor, fault: str) -> None:
     if values.dtype.is_floating_point and not bool(torch.isfinite(values).all()):
-        raise NonFiniteError(f"In observation group '{group}' {what}.")
+        raise NonFiniteError(f"{name} {fault}.")
