@@ -362,6 +362,10 @@ class SACCfg(Cfg):
             check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
 
 
+UNLIMITED_ITERATIONS = 10**9
+"""``max_iterations`` of runs that their time ends."""
+
+
 @dataclass
 class BaseRunnerCfg(Cfg):
     """What runs of all algorithms have in common."""
@@ -394,7 +398,7 @@ class BaseRunnerCfg(Cfg):
     """Name of the run."""
 
     logger: str | dict = "tensorboard"
-    """rsl_rl's log writer: ``tensorboard``, or a dictionary with a ``class_name``."""
+    """rsl_rl's log writer: ``tensorboard``, ``wandb``, ``neptune``, or a dictionary with a ``class_name``."""
 
     check_for_nan: bool = True
     """Whether to check what the environment returns."""

@@ -97,7 +97,10 @@ def test_info(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.Cap
     assert "algorithm.gamma" not in printed and "torch" in printed and "python" in printed
     main(["info", str(exported_policy / "policy.pt")])
     printed = " ".join(capsys.readouterr().out.split())
-    assert "robot Unitree Go1" in printed and "joint_pos 12" in printed and "FL_hip_joint, FR_hip_joint" in printed
+    assert "robot Unitree Go1" in printed and "joint_pos 12" in printed
+    # The hip of Go1 has the range -0.863 to 0.863, of which 0.9 are soft limits, and 0.25 rad are one unit of action.
+    assert "FL_hip_joint default 0.1, limits -0.777 to 0.777 rad, action -3.51 to 2.71, stiffness 25," in printed
+    assert "damping 0.5, torque 23.7 N m" in printed and "lin_vel_x -1 to 1" in printed
 
 
 def test_export(

@@ -14,6 +14,9 @@ from rich.text import Text
 
 from rsl_rl_sac.runners.training import Progress
 
+STARTING = "Builds the environments and scores the first policy ..."
+"""Shown until there is something to show."""
+
 STOPPING = "Stopping: saves, then scores once more ..."
 """Shown after Ctrl-C."""
 
@@ -30,24 +33,29 @@ class TrainingDisplay:
         """
         self.title = title
         self.console = console or Console(stderr=True)
-        self._live = Live(console=self.console, refresh_per_second=4) if self.console.is_terminal else None
+        start = Group(Text(title, style="bold"), Text(STARTING, style="dim"))
+        self._live = Live(start, console=self.console, refresh_per_second=4) if self.console.is_terminal else None
         self._history: list[float] = []
+        self._has_begun = False
 
     def __enter__(self) -> TrainingDisplay:
         if self._live is not None:
-            self._live.start()
-        else:
-            self.console.print(self.title, highlight=False, soft_wrap=True)
+            self._live.start(refresh=True)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._live is not None:
+            if not self._has_begun:  # refused: the message shall stand alone
+                self._live.update(Text())
             self._live.stop()
 
     def __call__(self, progress: Progress) -> None:
         """Show where the training stands."""
+        if self._live is None and not self._has_begun:
+            self.console.print(self.title, highlight=False, soft_wrap=True)
+        self._has_begun = True
         if progress.scored_now and progress.score is not None:
             self._history.append(progress.score.headline[1])
         if self._live is not None:

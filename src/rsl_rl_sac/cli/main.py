@@ -70,5 +70,9 @@ def _help() -> str:
     verbs = "\n".join(f"  {verb:10s} {text}" for verb, text in VERBS.items())
     return (
         "usage: rsl-rl-sac VERB ...\n\nSoft Actor-Critic for legged robots.\n\n"
-        f"verbs:\n{verbs}\n\nrsl-rl-sac VERB --help tells more."
+        f"verbs:\n{verbs}\n\n"
+        "For example:\n"
+        "  rsl-rl-sac train Velocity-Flat-Unitree-Go2 --minutes 8   teach a robot to walk\n"
+        "  rsl-rl-sac play Velocity-Flat-Unitree-Go2 --viewer       look at it while it learns\n\n"
+        "rsl-rl-sac VERB --help tells more."
     )

@@ -34,21 +34,33 @@ def parse_options(
         ConfigError: If the command line is wrong.
     """
     values = {} if default is None else {"default": default}
-    output = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(output):
-            return tyro.cli(
-                kind,
-                prog=program,
-                args=list(arguments),
-                config=(tyro.conf.PositionalMetavarFromFieldName,),
-                **values,  # type: ignore[reportArgumentType]
-            )
-    except SystemExit as end:
-        if end.code:
-            raise ConfigError(f"{error_line(output.getvalue())} {program} --help tells more.") from None
-        sys.stderr.write(output.getvalue())
-        raise
+
+    def parse(words: list[str]) -> T | str:
+        """Return the options, or what tyro says is wrong."""
+        output = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(output):
+                return tyro.cli(
+                    kind,
+                    prog=program,
+                    args=words,
+                    config=(tyro.conf.PositionalMetavarFromFieldName,),
+                    **values,  # type: ignore[reportArgumentType]
+                )
+        except SystemExit as end:
+            if end.code:
+                return error_line(output.getvalue())
+            sys.stderr.write(output.getvalue())
+            raise
+
+    result = parse(list(arguments))
+    if isinstance(result, str) and result.startswith("Missing"):
+        # tyro asks for what is missing first, but a wrong flag is what a user wants to hear of.
+        other = parse(["-", *arguments])
+        result = other if isinstance(other, str) else result
+    if isinstance(result, str):
+        raise ConfigError(f"{result} {program} --help tells more.")
+    return result
 
 
 def error_line(box: str) -> str:

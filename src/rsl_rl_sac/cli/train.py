@@ -22,7 +22,7 @@ from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import WORLDS, find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
@@ -81,13 +81,13 @@ class CommonOptions:
     """Algorithm: sac, or rsl_rl's ppo."""
 
     preset: str = "cpu"
-    """Settings to start from: cpu (chosen by experiment for machines without a GPU), paper, or gym."""
+    """Settings to start from: cpu (chosen by experiment for machines without a GPU), paper, gym or mjlab."""
 
     config: Path | None = None
     """Configuration file of a run to repeat, in place of a preset; it names the task too."""
 
     minutes: float | None = None
-    """Training time, without evaluations; by default the number of iterations decides."""
+    """Training time, without evaluations, in place of the preset's number of iterations."""
 
     name: str = ""
     """Suffix of the folder of this run."""
@@ -131,7 +131,7 @@ class TrainOptions(CommonOptions):
 
 @dataclass
 class TrainSACOptions(TrainOptions):
-    """SAC: the options above and every field of its configuration."""
+    """Train SAC: all options, and every setting with its value."""
 
     cfg: Annotated[RunnerCfg, tyro.conf.arg(name="")] = field(default_factory=RunnerCfg)
     """Configuration."""
@@ -139,7 +139,7 @@ class TrainSACOptions(TrainOptions):
 
 @dataclass
 class TrainPPOOptions(TrainOptions):
-    """PPO: the options above and every field of its configuration."""
+    """Train rsl_rl's PPO: all options, and every setting with its value."""
 
     cfg: Annotated[PPORunnerCfg, tyro.conf.arg(name="")] = field(default_factory=PPORunnerCfg)
     """Configuration."""
@@ -154,6 +154,8 @@ def run(arguments: Sequence[str]) -> None:
         _check_resume(arguments, folder)
     if find_checkpoints(folder):
         _go_on(options, folder, arguments)
+    if "--minutes" in _flags(arguments) and "--max-iterations" not in _flags(arguments):
+        options.cfg.max_iterations = UNLIMITED_ITERATIONS  # the time decides, however fast the machine is
     _check_numbers(options)
     if options.nproc > 1 and launched_world_size() == 1:
         code = launch(["train", *arguments], options.nproc)
@@ -165,6 +167,10 @@ def run(arguments: Sequence[str]) -> None:
     except LostProcessError as error:
         print(f"rsl-rl-sac: {error}", file=sys.stderr)
         raise SystemExit(LOST_PROCESS_EXIT_CODE) from None
+    except KeyboardInterrupt:  # before there was anything to save, or a second one, while the last policy was scored
+        if launched_rank() == 0 and find_checkpoints(folder):
+            print(f"Go on with: rsl-rl-sac train --resume {shlex.quote(str(folder))}")
+        raise
 
 
 def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
@@ -174,21 +180,22 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
     is_first = launched_rank() == 0
     agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own
     title = f"{agent} on {options.task}, seed {options.cfg.seed}, {folder}"
-    training = Training(
-        options.task,
-        options.cfg,
-        folder,
-        options.minutes,
-        options.evaluation_minutes,
-        options.evaluation_envs,
-        options.cores,
-        fresh_replay=options.fresh_replay,
-    )
-    was_over = training.is_over()
-    if is_first:  # now that nothing was refused: what is there already must not be spoiled
-        text = dump_config(options.task, options.cfg, options.training_cfg())
-        write_text_atomically(text, folder / "config.yaml")
-    with TrainingDisplay(title) if is_first else contextlib.nullcontext() as training.listener:
+    with TrainingDisplay(title) if is_first else contextlib.nullcontext() as display:
+        training = Training(
+            options.task,
+            options.cfg,
+            folder,
+            options.minutes,
+            options.evaluation_minutes,
+            options.evaluation_envs,
+            options.cores,
+            fresh_replay=options.fresh_replay,
+        )
+        was_over = training.is_over()
+        if is_first:  # now that nothing was refused: what is there already must not be spoiled
+            text = dump_config(options.task, options.cfg, options.training_cfg())
+            write_text_atomically(text, folder / "config.yaml")
+        training.listener = display
         score = training.run()
         training.close()
     leave_processes()
@@ -252,7 +259,8 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     task = _find_task(arguments)
     resumed = _peek(arguments, "--resume", "")
     if resumed and not task:
-        task = load_config(Path(resumed) / "config.yaml")[0] if find_checkpoints(Path(resumed)) else ""
+        _check_resume(arguments, Path(resumed))
+        task = load_config(Path(resumed) / "config.yaml")[0]
     world, name = find_world(task) if task else (None, "")
     defaults = world or TrainOptions
     preset_name = _peek(arguments, "--preset", defaults.preset)
@@ -297,7 +305,8 @@ def _check_resume(arguments: Sequence[str], folder: Path) -> None:
     if folder.is_file():
         raise ConfigError(f"A run goes on from its newest checkpoint: --resume {folder.parent}, without the file.")
     if not find_checkpoints(folder):
-        raise ConfigError(f"There is nothing to resume in '{folder}': it holds no checkpoint model_<iteration>.pt.")
+        what = "it holds no checkpoint model_<iteration>.pt" if folder.exists() else "there is no such folder of a run"
+        raise ConfigError(f"There is nothing to resume in '{folder}': {what}.")
     ignored = [flag for flag in _flags(arguments) if flag not in _RESUME_FLAGS]
     reason = f"a resumed run keeps its own settings. A new run with others: --config {folder / 'config.yaml'}"
     _refuse(arguments, ignored, reason)

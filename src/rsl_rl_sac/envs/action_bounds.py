@@ -90,11 +90,11 @@ def action_term_bounds(
     clip = clip.to(low)
     low = torch.maximum(low, (clip[..., 0].amax(dim=0) - offset) / scale)
     high = torch.minimum(high, (clip[..., 1].amin(dim=0) - offset) / scale)
-    bad = (low >= high).nonzero().flatten().tolist()
-    if bad:
+    culprits = [name for name, is_empty in zip(joint_names, (low >= high).tolist(), strict=True) if is_empty]
+    if culprits:
         raise EnvContractError(
-            f"No action bounds for {', '.join(joint_names[i] for i in bad)}: the targets are cut off beyond the soft"
-            " limits. Change the action term's clip, or set algorithm.action_bounds by hand."
+            f"No action bounds for {', '.join(culprits)}: the targets are cut off beyond the soft limits. Change the"
+            " action term's clip, or set algorithm.action_bounds by hand."
         )
     return low, high
 

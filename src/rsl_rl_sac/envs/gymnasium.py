@@ -25,7 +25,7 @@ try:
     from gymnasium.wrappers import FlattenObservation
 except ImportError as error:  # missing, or of a time before autoreset modes
     raise MissingDependencyError(
-        "Tasks of Gymnasium need gymnasium >= 1.1: pip install 'rsl-rl-sac[gym]' (or --upgrade gymnasium)."
+        "Tasks of Gymnasium need gymnasium >= 1.1: pip install --upgrade 'gymnasium[mujoco]'."
     ) from error
 
 DEFAULT_EPISODE_LENGTH = 1000

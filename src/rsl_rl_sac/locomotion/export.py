@@ -105,11 +105,8 @@ def export_policy(file: PolicyFile, folder: Path, tolerance: float = TOLERANCE) 
                     f"The exported {name} differs from the policy by up to {differences[-1]:.2g} in its actions, more"
                     f" than {tolerance:.2g}: nothing was written. --tolerance sets another limit."
                 )
-        try:
-            for name, content in files.items():
-                write_bytes_atomically(content, folder / name)
-        except OSError as error:
-            raise ConfigError(f"The folder '{folder}' cannot be written to: {error.strerror}.") from error
+        for name, content in files.items():
+            write_bytes_atomically(content, folder / name)
     return Exported(
         onnx=folder / "policy.onnx",
         torchscript=folder / "policy.pt",
@@ -261,10 +258,12 @@ def _writable(folder: Path) -> Iterator[None]:
         raise ConfigError(f"The folder '{folder}' cannot be written to: choose another with --output.")
     try:
         yield
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):  # not empty: a part was written before the disk was full
             for path in made:
                 path.rmdir()
+        if isinstance(error, OSError):
+            raise ConfigError(f"The folder '{folder}' cannot be written to: {error.strerror}.") from error
         raise
 
 

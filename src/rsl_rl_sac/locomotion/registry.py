@@ -84,9 +84,11 @@ def task_cfg(task: str) -> VelocityTaskCfg:
         if robot != task and robot in ROBOTS:
             entry = ROBOTS[robot]
             return entry.family(entry.file, terrain == "Rough")
-    close = difflib.get_close_matches(task, task_names(), n=1, cutoff=0.3)
-    hint = f" Did you mean {close[0]}?" if close else ""
-    raise ConfigError(f"There is no task '{task}'.{hint} All tasks: {', '.join(task_names())}.")
+    names = {name.lower(): name for name in task_names()}
+    # Who types go2 means one of two tasks, which its letters alone are far from.
+    near = [name for name in names if task.lower() in name] or difflib.get_close_matches(task.lower(), names, n=3)
+    hint = f" Did you mean {' or '.join(names[name] for name in near[:3])}?" if task and near else ""
+    raise ConfigError(f"There is no task '{task}'.{hint} rsl-rl-sac list shows all.")
 
 
 def load_robot(name_or_path: str) -> Robot:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
 from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata
 from rsl_rl_sac.ppo_config import PPORunnerCfg
@@ -16,7 +16,7 @@ from rsl_rl_sac.runners.training import read_curve
 from rsl_rl_sac.utils.checkpoint import load_safely
 from rsl_rl_sac.utils.config_file import to_plain
 
-_NOT_SETTINGS = ("experiment_name", "run_name", "logger")
+_NOT_SETTINGS = ("experiment_name", "run_name", "logger", "max_iterations")
 
 
 @dataclass
@@ -60,11 +60,12 @@ def _describe_run(file: PolicyFile, cfg: RunnerCfg | PPORunnerCfg) -> RunInfo:
     iterations = int(state.get("iter", -1)) + 1
     env_steps = infos.get("env_steps", iterations * cfg.num_envs * cfg.num_steps_per_env)
     updates = infos.get("updates", state.get("counters", {}).get("num_updates", 0))
+    planned = f" of {cfg.max_iterations:,}" if cfg.max_iterations < UNLIMITED_ITERATIONS else ""
     facts = {
         "task": file.task,
         "algorithm": "SAC" if isinstance(cfg, RunnerCfg) else "rsl_rl's PPO",
         "checkpoint": f"{file.path}",
-        "iterations": f"{iterations:,} of {cfg.max_iterations:,}",
+        "iterations": f"{iterations:,}{planned}",
         "environment steps": f"{env_steps:,}",
         "gradient steps": f"{updates:,}",
         "training time": _duration(infos.get("seconds", 0.0)),
@@ -103,9 +104,24 @@ def _describe_export(file: PolicyFile) -> RunInfo:
             facts[name.replace("_", " ")] = str(metadata[name])
     if "observations" in metadata:
         facts["observations"] = ", ".join(f"{term['name']} {term['size']}" for term in metadata["observations"])
-    if "joint_names" in metadata:
-        facts["joints"] = ", ".join(metadata["joint_names"])
+    if "command_ranges" in metadata:
+        ranges = metadata["command_ranges"].items()
+        facts["commands"] = ", ".join(f"{name} {low:g} to {high:g}" for name, (low, high) in ranges)
+    for joint, name in enumerate(metadata.get("joint_names", [])):
+        facts[name] = _describe_joint(metadata, joint)
     return RunInfo(file.title, facts, metadata.get("versions", {}))
+
+
+def _describe_joint(metadata: dict, joint: int) -> str:
+    """Return what a controller must know of a joint, in one line."""
+    low, high = metadata["soft_joint_limits"][joint]
+    line = f"default {metadata['default_joint_pos'][joint]:.3g}, limits {low:.3g} to {high:.3g} rad"
+    if metadata.get("action_bounds") is not None:
+        line += ", action {:.3g} to {:.3g}".format(*metadata["action_bounds"][joint])
+    stiffness, damping, effort = (
+        metadata[f"joint_{name}"][joint] for name in ("stiffness", "damping", "effort_limits")
+    )
+    return f"{line}, stiffness {stiffness:g}, damping {damping:g}, torque {effort:g} N m"
 
 
 def _flat(values: dict, prefix: str = "") -> dict[str, object]:

@@ -133,7 +133,8 @@ class _PPORunner(OnPolicyRunner):
         try:
             takes_iteration = self.alg.load(state, load_cfg, strict)
         except (RuntimeError, ValueError, KeyError) as error:
-            reason = " ".join(str(error).split())  # torch's messages have many lines
+            # torch's message has a line for every tensor: the first that differs is enough.
+            reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
             raise CheckpointError(f"'{path}' does not fit the networks of this run: {reason}") from error
         if takes_iteration:
             self.current_learning_iteration = state["iter"]

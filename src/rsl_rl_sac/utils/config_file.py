@@ -79,8 +79,8 @@ def load_run_config(path: Path) -> tuple[str, RunnerCfg | PPORunnerCfg, Training
         raise ConfigError(f"'{path}': 'version' and 'task' must be texts, got {shown(written_by)} and {shown(task)}.")
     if is_newer_than_ours(written_by):
         raise ConfigError(
-            f"'{path}' was written by version {written_by} of rsl-rl-sac, this is {package_version()}: upgrade with pip"
-            " install --upgrade rsl-rl-sac."
+            f"'{path}' was written by version {written_by} of rsl-rl-sac, this is {package_version()}: upgrade"
+            " this package."
         )
     training = content.pop("training", None)
     try:

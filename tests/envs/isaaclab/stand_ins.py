@@ -146,11 +146,13 @@ class Integral:
 
 
 class ObservationManager:
-    """One group, ``policy``: the angles, with what is asked for of noise, modifier and history."""
+    """One group, ``policy``: the angles, with what is asked for of noise, modifier, history, and a delay by a step."""
 
-    def __init__(self, robot: Robot, history: int, noise: bool, modifier: bool, class_term: bool) -> None:
+    def __init__(self, robot: Robot, history: int, noise: bool, modifier: bool, class_term: bool, delay: bool) -> None:
         """Keep the settings."""
         self.robot, self.noise = robot, noise
+        if delay:  # of newer versions only
+            self._group_obs_term_delay_buffer = {"policy": {"joint_pos": History(2)}}
         self._group_obs_term_history_buffer = {"policy": {"joint_pos": History(history)} if history else {}}
         self._group_obs_class_instances = [Integral()] if modifier else []
         self._group_obs_class_term_cfgs = {"policy": [SimpleNamespace(func=Integral())] if class_term else []}
@@ -162,6 +164,10 @@ class ObservationManager:
             values = integral(values)
         if self.noise:
             values = values + NOISE * (2.0 * torch.rand_like(values) - 1.0)
+        for delay in self._delays():
+            if update_history:
+                delay.append(values)
+            return {"policy": delay.frames[:, 0].clone()}
         for history in self._group_obs_term_history_buffer["policy"].values():
             if update_history:
                 history.append(values)
@@ -170,10 +176,13 @@ class ObservationManager:
 
     def reset(self, env_ids: torch.Tensor) -> None:
         """Forget."""
-        for history in self._group_obs_term_history_buffer["policy"].values():
+        for history in [*self._group_obs_term_history_buffer["policy"].values(), *self._delays()]:
             history.is_empty[env_ids] = True
         for integral in self._integrals():
             integral.total[env_ids] = 0.0
+
+    def _delays(self) -> list[History]:
+        return list(getattr(self, "_group_obs_term_delay_buffer", {"policy": {}})["policy"].values())
 
     def _integrals(self) -> list[Integral]:
         return [*(term.func for term in self._group_obs_class_term_cfgs["policy"]), *self._group_obs_class_instances]
@@ -241,13 +250,14 @@ class ManagerBasedEnv(_Env):
         clip: dict[str, tuple[float, float]] | None = None,
         is_finite_horizon: bool = False,
         has_final_obs: bool = False,
+        delay: bool = False,
     ) -> None:
         """Build managers; ``has_final_obs`` makes it a version of Isaac Lab that knows ``compute_final_obs``."""
         super().__init__(is_finite_horizon)
         if has_final_obs:
             self.cfg.compute_final_obs = False
         self.action_manager = ActionManager(JointPositionAction(self.robot, clip))
-        self.observation_manager = ObservationManager(self.robot, history, noise, modifier, class_term)
+        self.observation_manager = ObservationManager(self.robot, history, noise, modifier, class_term, delay)
 
     def reset(self) -> tuple[dict, dict]:
         """Reset all."""

@@ -176,6 +176,17 @@ class TestFinalObsOfIsaacLab:
         _, _, _, extras = env.step(FORWARD)
         torch.testing.assert_close(extras["final_obs"]["policy"][1], POSES[[0, 1]].flatten())
 
+    def test_delay_takes_the_hook(self) -> None:
+        """Isaac Lab's own is that of the step before: the default pose, not the one after the first of two steps."""
+        wrapper = make_stand_in(has_final_obs=True, delay=True)
+        env = IsaacLabVecEnv(wrapper)
+        assert not wrapper.env.cfg.compute_final_obs
+        end_soon(env, [1], steps=2)
+        env.step(FORWARD)
+        obs, _, _, extras = env.step(FORWARD)
+        torch.testing.assert_close(extras["final_obs"]["policy"][1], POSES[1])
+        torch.testing.assert_close(obs["policy"][:2], POSES[[1, 0]])  # the hook has not advanced the delays
+
 
 def make_direct_stand_in(noise: bool = False, clip_actions: float | None = None) -> stand_ins.Wrapper:
     """Build the stand-in for Isaac Lab's wrapper around a direct environment."""

@@ -62,7 +62,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_velocity_task_has_a_twin() -> None:
-    """mjlab sees the twins through the entry point; they differ from its own tasks by runner and settings only."""
+    """The entry point shows mjlab the twins; they differ from its own tasks by runner and settings only."""
     robots = ("Unitree-G1", "Unitree-Go1")
     tasks = [f"Mjlab-Velocity-{ground}-{robot}" for ground in ("Flat", "Rough") for robot in robots]
     assert {f"{task}-SAC" for task in tasks} <= set(list_tasks())

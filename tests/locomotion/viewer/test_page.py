@@ -31,15 +31,15 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 """Programs that can show the page."""
 
 
-def stand(obs: TensorDict) -> torch.Tensor:
-    """Return actions that ask for the default pose of a Go2."""
-    return torch.zeros(len(obs["policy"]), 12)
+def lean(obs: TensorDict) -> torch.Tensor:
+    """Return actions by which a Go2 stands, and bends all joints if it is told to go forwards."""
+    return 0.5 * obs["policy"][:, 9:10].repeat(1, 12)  # after two velocities and gravity come the commands
 
 
 @pytest.fixture
 def session() -> Iterator[Session]:
     """One robot."""
-    session = Session("Velocity-Flat-Unitree-Go2", stand, num_threads=1)
+    session = Session("Velocity-Flat-Unitree-Go2", lean, num_threads=1)
     yield session
     session.close()
 
@@ -75,12 +75,12 @@ def test_without_viser(monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package is named, with the command that installs it."""
     monkeypatch.setitem(sys.modules, "viser", None)
     monkeypatch.delitem(sys.modules, "rsl_rl_sac.locomotion.viewer.page")
-    with pytest.raises(MissingDependencyError, match=r"pip install 'rsl-rl-sac\[viewer\]'"):
+    with pytest.raises(MissingDependencyError, match="pip install viser mjviser"):
         importlib.import_module("rsl_rl_sac.locomotion.viewer.page")
 
 
 def test_in_a_browser(page: Page, session: Session) -> None:
-    """A slider moves the command, buttons pause, push and reset, and the picture shows a robot that moves."""
+    """A slider moves the command and the robot obeys, buttons pause, step, push and reset, and the picture shows it."""
     playwright = pytest.importorskip("playwright.sync_api")
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
@@ -96,11 +96,17 @@ def test_in_a_browser(page: Page, session: Session) -> None:
             tab.goto(page.url)
             tab.get_by_text("model_7.pt").wait_for()
             tab.get_by_text("track_lin_vel_xy_exp").wait_for()
+            joints = session.env.state.joint_pos[0].copy()
             tab.get_by_role("slider").first.press("End")
             wait_until(lambda: session.command == (1.0, 0.0, 0.0))
+            # A unit of action is 0.25 rad, of which half is asked for.
+            wait_until(lambda: bool(np.abs(session.env.state.joint_pos[0] - joints).max() > 0.05))
 
             tab.get_by_role("button", name="Pause / go").click()
             wait_until(lambda: session.paused)
+            num_steps = session.num_steps
+            tab.get_by_role("button", name="Step").click()
+            wait_until(lambda: session.num_steps == num_steps + 1)
             still = wait_for_picture(tab.screenshot)
             position = session.env.state.root_pos[0].copy()
             tab.get_by_role("button", name="Push").click()

@@ -21,9 +21,7 @@ try:
     import viser
     from mjviser import ViserMujocoScene
 except ImportError as error:
-    raise MissingDependencyError(
-        f"The viewer needs viser and mjviser ({error}): pip install 'rsl-rl-sac[viewer]'."
-    ) from error
+    raise MissingDependencyError(f"The viewer needs viser and mjviser ({error}): pip install viser mjviser.") from error
 
 COMMAND_NAMES = ("Forwards (m/s)", "Left (m/s)", "Turn (rad/s)")
 """Labels of the command's sliders."""
