@@ -2,25 +2,30 @@
 
 """SAC of this package on tasks of Gymnasium against Stable-Baselines3's, each with its own published settings.
 
-    python benchmarks/gymnasium_peers.py [--tasks Pendulum-v1 HalfCheetah-v5] [--seeds 3] [--steps N] [--no-timings]
+    python benchmarks/gymnasium_peers.py [--tasks Pendulum-v1 HalfCheetah-v5] [--seeds 0 1 2] [--steps N] [--no-timings]
 
 Ours is the preset ``gym``; theirs are the settings of RL Baselines3 Zoo. Both make one gradient step for every step of
 the environments, in one process with the same threads: a part of the one training, then the same part of the other,
 in turns, so that noise of the machine hits both. After each part both policies are scored on the same ten episodes,
 without noise. The time ratio is the median over the parts after both have started to learn.
+
+Every pair of runs is kept in ``logs/gymnasium_peers`` when it is complete, and not made again: seeds can be run on
+other cores by other processes (``taskset -c 0 ... --seeds 0 --threads 1``), and the last one writes the tables.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import io
+import pathlib
 import statistics
 import time
 from collections.abc import Callable
 
 import torch
-from common import write_table
+from common import RESULTS, write_rows
 from peers import ZOO_SETTINGS, make_sb3_training
 
 from rsl_rl_sac.config import RunnerCfg
@@ -35,35 +40,54 @@ STEPS = {"Pendulum-v1": 20_000, "HalfCheetah-v5": 1_000_000, "Ant-v5": 1_000_000
 PARTS = 20
 """Turns of each training."""
 
-CURVE_HEADER = ("task", "seed", "env_steps", "ours_return", "sb3_return", "sb3_over_ours_time")
-HEADER = ("task", "seeds", "env_steps", "ours_return", "ours_worst", "sb3_return", "sb3_worst", "sb3_over_ours_time")
+RUNS = pathlib.Path("logs") / "gymnasium_peers"
+"""Pairs of runs that are complete."""
 
 
 def main() -> None:
-    """Train on all tasks with all seeds."""
+    """Make the pairs of runs that are missing, then write the tables."""
     parser = argparse.ArgumentParser(description="Returns on Gymnasium's tasks, and the time of training as a ratio.")
     parser.add_argument("--tasks", nargs="+", default=["Pendulum-v1", "HalfCheetah-v5"], choices=list(ZOO_SETTINGS))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--steps", type=int, help="steps of the environments, in place of those of the Zoo")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-timings", action="store_true", help="record returns only, on a machine that is busy")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    curves, summary = [], []
+    RUNS.mkdir(parents=True, exist_ok=True)
     for task in args.tasks:
         num_steps = args.steps or STEPS[task]
-        runs = [train_both(task, seed, num_steps, not args.no_timings) for seed in range(args.seeds)]
-        curves += [row for run in runs for row in run]
-        ours, theirs = ([float(run[-1][column]) for run in runs] for column in (3, 4))
-        row: list[object] = [task, args.seeds, runs[0][-1][2], statistics.mean(ours), min(ours)]
-        row += [statistics.mean(theirs), min(theirs)]
-        ratios = [float(part[5]) for run in runs for part in run[PARTS // 4 :]] if not args.no_timings else []
-        summary.append([*row, statistics.median(ratios) if ratios else ""])
-    write_table("gymnasium_curves", CURVE_HEADER, curves)
-    write_table("gymnasium_peers", HEADER, summary)
+        for seed in args.seeds:
+            name = f"{task}_{num_steps}_{seed}"
+            if not (RUNS / f"{name}.csv").exists():
+                write_rows(name, train_both(task, seed, num_steps, not args.no_timings), RUNS)
+    write_tables()
 
 
-def train_both(task: str, seed: int, num_steps: int, timings: bool) -> list[list]:
+def write_tables() -> None:
+    """Gather all pairs of runs: their curves, and one line for each task."""
+    runs: dict[tuple[str, str], list[list[dict[str, str]]]] = {}
+    for path in sorted(RUNS.glob("*.csv")):
+        task, num_steps, _ = path.stem.rsplit("_", 2)
+        with path.open(newline="") as file:
+            runs.setdefault((task, num_steps), []).append(list(csv.DictReader(file)))
+    write_rows("gymnasium_curves", [row for pairs in runs.values() for rows in pairs for row in rows])
+    summary = []
+    for (task, num_steps), pairs in runs.items():
+        row: dict[str, object] = {"task": task, "seeds": len(pairs), "env_steps": num_steps}
+        for name in ("ours", "sb3"):
+            ends = [float(rows[-1][f"{name}_return"]) for rows in pairs]
+            row |= {f"{name}_return": round(statistics.mean(ends), 1), f"{name}_worst": round(min(ends), 1)}
+        parts = [part["sb3_over_ours_time"] for rows in pairs for part in rows[PARTS // 4 :]]
+        ratios = [float(part) for part in parts if part]
+        row["sb3_over_ours_time"] = round(statistics.median(ratios), 2) if ratios else ""
+        summary.append(row)
+        print(row)
+    write_rows("gymnasium_peers", summary)
+    print(f"Written to {RESULTS}")
+
+
+def train_both(task: str, seed: int, num_steps: int, timings: bool) -> list[dict[str, object]]:
     """Train both in turns and return a row for each part."""
     world = GymnasiumWorld()
     ours, steps_per_iteration = make_ours(task, seed)
@@ -73,24 +97,27 @@ def train_both(task: str, seed: int, num_steps: int, timings: bool) -> list[list
         "ours": ours.alg.get_policy(),
         "sb3": lambda obs: torch.as_tensor(theirs.predict(obs["policy"].numpy(), deterministic=True)[0]),
     }
-    num_iterations = max(1, num_steps // PARTS // steps_per_iteration)
-    part = num_iterations * steps_per_iteration
-    turns: dict[str, Callable[[], object]] = {
-        "ours": lambda: quietly(ours.learn, num_iterations),
-        "sb3": lambda: theirs.learn(part, reset_num_timesteps=False),
-    }
-    rows = []
+    rows: list[dict[str, object]] = []
+    done = 0
     for number in range(PARTS):
+        # Whole iterations, as many as bring the run nearest to its share of the steps.
+        num_iterations = max(1, round((number + 1) * num_steps / PARTS / steps_per_iteration) - done)
+        done += num_iterations
+        turns: dict[str, Callable[[], object]] = {
+            "ours": lambda n=num_iterations: quietly(ours.learn, n),
+            "sb3": lambda n=num_iterations: theirs.learn(n * steps_per_iteration, reset_num_timesteps=False),
+        }
         seconds = {}
-        names = ["ours", "sb3"] if number % 2 == 0 else ["sb3", "ours"]
-        for name in names:
+        for name in ["ours", "sb3"] if number % 2 == 0 else ["sb3", "ours"]:
             start = time.perf_counter()
             turns[name]()
             seconds[name] = time.perf_counter() - start
-        returns = [world.evaluate(policies[name], test_env).episode_return for name in ("ours", "sb3")]
-        ratio = seconds["sb3"] / seconds["ours"] if timings else ""
-        rows.append([task, seed, (number + 1) * part, *returns, ratio])
-        print(dict(zip(CURVE_HEADER, rows[-1], strict=True)), flush=True)
+        row: dict[str, object] = {"task": task, "seed": seed, "env_steps": done * steps_per_iteration}
+        for name, policy in policies.items():
+            row[f"{name}_return"] = round(world.evaluate(policy, test_env).episode_return, 1)
+        row["sb3_over_ours_time"] = round(seconds["sb3"] / seconds["ours"], 3) if timings else ""
+        rows.append(row)
+        print(row, flush=True)
     return rows
 
 

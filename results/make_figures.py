@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
+from rsl_rl_sac.locomotion.figures import COLOURS, TITLES, Curve, draw_comparison, mean_curve, read_curves
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "docs" / "images"
@@ -56,6 +56,32 @@ def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
     plt.close(figure)
 
 
+def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
+    """Draw tracking of SAC and PPO on several robots, a column each, against time and against environment steps."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    size = (2.6 * len(comparisons), 4.6)
+    figure, axes = plt.subplots(2, len(comparisons), figsize=size, sharey=True, squeeze=False, layout="constrained")
+    units = (("seconds", 60.0, "minutes on one core"), ("env_steps", 1e6, "million steps"))
+    for column, curves in zip(axes.T, comparisons, strict=True):
+        column[0].set_title(curves[0].task.removeprefix("Velocity-").removeprefix("Flat-"), fontsize=10)
+        for axis, (unit, scale, label) in zip(column, units, strict=True):
+            for agent, name in TITLES.items():
+                runs = [curve for curve in curves if curve.agent == agent]
+                grid, mean = mean_curve(runs, unit, "tracking")
+                axis.plot(grid / scale, mean, color=COLOURS[agent], label=name)
+            axis.axhline(0.8, color="grey", linewidth=0.8, linestyle=":")
+            axis.set_xlabel(label, fontsize=9)
+            axis.grid(alpha=0.3)
+    axes[0][0].legend(loc="lower right", fontsize=9)
+    figure.supylabel("tracking score", fontsize=10)
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
 def print_numbers(curves: Sequence[Curve]) -> None:
     """Print how each agent ended, and what it took to a tracking score of 0.8: of every seed, then the mean."""
     for agent in dict.fromkeys(curve.agent for curve in curves):
@@ -76,7 +102,9 @@ def _listed(values: Sequence[float], digits: int) -> str:
 
 
 def main() -> None:
-    """Draw one figure for each table."""
+    """Draw one figure for each table, and one of all robots on flat ground."""
+    flat = [read_curves(table) for table in sorted(FOLDER.glob("compare_Velocity-Flat-*.csv"))]
+    draw_overview(flat, IMAGES / "compare_flat.png")
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)

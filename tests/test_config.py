@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import math
 from types import ModuleType
 
 import pytest
@@ -222,6 +223,23 @@ def test_cpu_preset_keeps_its_replay() -> None:
     """A run with the preset for CPUs can be stopped and goes on exactly, which needs the replay in its checkpoints."""
     cfg = preset("cpu", "Velocity-Flat-Unitree-Go2")
     assert isinstance(cfg, RunnerCfg) and cfg.algorithm.save_replay
+
+
+@pytest.mark.parametrize(
+    ("robot", "unit"), [("Unitree-Go2", 0.25), ("Anymal-D", 0.5), ("Velocity-Flat-Walker-quadruped-0.1rad", 0.1)]
+)
+def test_cpu_preset_is_the_same_in_radians(robot: str, unit: float) -> None:
+    """Whatever a unit of action is: bounds of 0.5 rad, noise of 0.1415 rad at first and 0.0605 rad at the end.
+
+    A Gaussian of standard deviation s has an entropy of log(s sqrt(2 pi e)).
+    """
+    cfg = preset("cpu", robot)
+    assert isinstance(cfg, RunnerCfg)
+    assert cfg.algorithm.largest_action == pytest.approx(0.5 / unit)
+    scales = (cfg.algorithm.target_entropy_scale, cfg.algorithm.final_target_entropy_scale)
+    for scale, noise in zip(scales, (0.1415, 0.0605), strict=True):
+        assert scale is not None
+        assert unit * math.exp(-scale) / math.sqrt(2.0 * math.pi * math.e) == pytest.approx(noise, rel=1e-3)
 
 
 @pytest.mark.parametrize("task", task_names())

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -44,11 +45,21 @@ def _cpu(words: set[str]) -> RunnerCfg:
     algorithm.actor_start_update, algorithm.tau = 1000, 0.02
     algorithm.save_replay = True  # a stopped run goes on exactly
     algorithm.reward_scale = 20.0
-    return (_cpu_humanoid if words & HUMANOIDS else _cpu_quadruped)(cfg)
+    return _cpu_humanoid(cfg) if words & HUMANOIDS else _cpu_quadruped(cfg, _action_scale(words))
 
 
-def _cpu_quadruped(cfg: RunnerCfg) -> RunnerCfg:
-    """Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks."""
+def _action_scale(words: set[str]) -> float:
+    """Return the radians that a unit of action stands for: what a word such as ``0.5rad`` says, or Isaac Lab's."""
+    said = [float(word.removesuffix("rad")) for word in words if re.fullmatch(r"\d+(\.\d+)?rad", word)]
+    return said[0] if said else 0.5 if "anymal" in words else 0.25
+
+
+def _cpu_quadruped(cfg: RunnerCfg, action_scale: float) -> RunnerCfg:
+    """Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks.
+
+    The same in radians on every robot, whatever its unit of action: bounds of 0.5, and noise that goes from 0.14 to
+    0.06. With the same noise in units instead, ANYmal B, whose unit is twice as large, only learned to fall.
+    """
     cfg.coarse_physics = True  # in which the noise costs a third (benchmarks/exploration.py)
     cfg.critic.value_range = (-10.0, 30.0)
     cfg.actor.distribution_cfg.init_std = 0.6
@@ -57,9 +68,11 @@ def _cpu_quadruped(cfg: RunnerCfg) -> RunnerCfg:
     # The critic is ahead of the actor: with an actor step for every second one of the critic, walking was not found.
     algorithm.policy_update_frequency, algorithm.actor_learning_rate, algorithm.critic_learning_rate = 4, 6e-4, 1e-3
     # Small batches: on Go2 as much is learned from a step of the environments as from batches of 512, in less time.
-    algorithm.batch_size, algorithm.largest_action = 256, 2.0
+    algorithm.batch_size, algorithm.largest_action = 256, 0.5 / action_scale
     algorithm.init_temperature, algorithm.temperature_learning_rate = 0.04, 1e-3
-    algorithm.target_entropy_scale, algorithm.final_target_entropy_scale = -0.85, 0.0
+    # In nats per joint, of a unit of 0.25 rad; the unit of this robot adds its logarithm.
+    unit = math.log(action_scale / 0.25)
+    algorithm.target_entropy_scale, algorithm.final_target_entropy_scale = -0.85 + unit, unit
     algorithm.target_entropy_updates, algorithm.final_learning_rate_scale = (16_000, 28_000), 0.3
     algorithm.symmetry_cfg = SymmetryCfg()
     return cfg
@@ -167,7 +180,7 @@ def preset(name: str, robot: str = "") -> RunnerCfg | PPORunnerCfg:
     Args:
         name: One of :data:`PRESETS`, such as ``"paper"`` (Table C1) or ``"ppo_paper"`` (Table C2).
         robot: Robot or task name, for example ``"g1"``, ``"Unitree-G1"`` or ``"Velocity-Rough-Unitree-G1"``; the word
-            ``humanoid`` in it stands for any other robot on two legs.
+            ``humanoid`` in it stands for any other robot on two legs, ``0.3rad`` for the unit of its actions.
     """
     if name not in PRESETS:
         raise ConfigError(f"Unknown preset '{name}'. Known presets: {', '.join(PRESETS)}.")

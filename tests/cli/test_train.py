@@ -48,6 +48,7 @@ def test_preset_and_task_decide_on_defaults() -> None:
         (["train", "--bogus"], "Unrecognized options: --bogus"),
         (["play", "--bogus"], "Unrecognized options: --bogus"),
         (["train"], "Missing"),
+        (["train", TASK, "--minutes"], "Missing value for argument"),
         (["train", "--config", "nowhere.yaml"], "'nowhere.yaml' cannot be read"),
         (["train", TASK, "--config", "x.yaml", "--preset", "paper"], "--preset would be ignored: --config"),
         (["compare", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),

@@ -180,8 +180,7 @@ class SAC:
                 f"{' and more' if len(envs) > 8 else ''}, after {self.iteration} iterations and {self.num_updates}"
                 f" gradient steps; it was not stored.{self._last_save()}"
             )
-        time_outs = extras.get("time_outs")
-        final_obs = extras.get("final_obs")
+        time_outs, final_obs, invalid = (extras.get(name) for name in ("time_outs", "final_obs", "invalid"))
         needs_final_obs = final_obs is None and self.cfg.missing_final_obs == "error"
         if needs_final_obs and time_outs is not None and bool(((time_outs.to(dones.device) > 0) & (dones > 0)).any()):
             raise EnvContractError(
@@ -193,9 +192,7 @@ class SAC:
         if self.rnd is not None:
             self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
             rewards = rewards if self.rnd.cfg.recompute_rewards else rewards + self.intrinsic_rewards
-        self.storage.add(
-            self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs, extras.get("invalid")
-        )
+        self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs, invalid)
         self._num_new_steps += 1
         self._last_obs = self._last_actions = None
         self._next_obs = obs

@@ -57,7 +57,7 @@ def parse_options(
     if isinstance(result, str) and result.startswith("Missing"):
         # tyro asks for what is missing first, but a wrong flag is what a user wants to hear of.
         other = parse(["-", *arguments])
-        result = other if isinstance(other, str) else result
+        result = other if isinstance(other, str) and other.startswith("Unrecognized options: -") else result
     if isinstance(result, str):
         raise ConfigError(f"{result} {program} --help tells more.")
     return result

@@ -127,8 +127,9 @@ def make_env(
 
 
 def preset_key(task: str) -> str:
-    """Return a task's name and the kind of its robot, for :func:`rsl_rl_sac.presets.preset`."""
-    return f"{task}-{load_robot(task_cfg(task).robot).kind}"
+    """Return a task's name, the kind of its robot and its unit of action, for :func:`rsl_rl_sac.presets.preset`."""
+    robot = load_robot(task_cfg(task).robot)
+    return f"{task}-{robot.kind}-{robot.action_scale:g}rad"
 
 
 def _register_own_robots() -> None:

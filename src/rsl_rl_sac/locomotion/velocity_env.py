@@ -141,7 +141,9 @@ class VelocityEnv(VecEnv):
         # The simulation failed, not the robot: the episode is cut off, as by time, where it was last sound.
         time_outs |= diverged
         dones = terminated | time_outs
-        extras: dict = {"time_outs": self._tensor(time_outs), "invalid": self._tensor(diverged)}
+        extras: dict = {"time_outs": self._tensor(time_outs)}
+        if diverged.any():
+            extras["invalid"] = self._tensor(diverged)
 
         rows = np.flatnonzero(dones)
         final = None
