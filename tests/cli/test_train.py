@@ -11,7 +11,7 @@ import pytest
 
 from rsl_rl_sac.cli import main, train
 from rsl_rl_sac.cli.train import parse
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 
 TASK = "Velocity-Flat-Unitree-G1"
@@ -185,6 +185,33 @@ def test_film(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: p
     monkeypatch.setenv("IMAGEIO_FFMPEG_EXE", "/nowhere/ffmpeg")
     main(["train", "Velocity-Flat-Unitree-Go1", *small, "--max-iterations", "2"])
     assert "There is no film: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [([], 5000), (["--minutes", "9"], UNLIMITED_ITERATIONS), (["--minutes", "9", "--max-iterations", "7"], 7)],
+)
+def test_minutes_decide_alone(monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: int) -> None:
+    """Iterations of the preset end a run only if no time is given; those of the command line always do."""
+    asked: list[int] = []
+    monkeypatch.setattr("rsl_rl_sac.cli.train.train", lambda options, folder: asked.append(options.cfg.max_iterations))
+    main(["train", TASK, *flags])
+    assert asked == [expected]
+
+
+def test_second_interrupt(
+    tiny_runs: dict[str, pathlib.Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Who does not wait for the last score is told how to go on all the same."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rsl_rl_sac.cli.train.train", interrupted)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--resume", str(tiny_runs["sac"])])
+    assert end.value.code == 130
+    assert f"train Velocity-Flat-Unitree-Go1 --resume {tiny_runs['sac']}" in capsys.readouterr().out
 
 
 def test_coarse_physics_elsewhere(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from rsl_rl_sac.cli import main
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion import make_env, register_robot, registry, task_cfg, task_names, tasks
 from rsl_rl_sac.locomotion.commands import CommandCfg
 from rsl_rl_sac.locomotion.registry import preset_key
@@ -286,6 +287,16 @@ def test_presets_know_the_kind_of_robot(tmp_path: Path) -> None:
         preset("cpu", preset_key(f"Velocity-Flat-{name}")) for name in ("Walker", "Unitree-H1", "Unitree-Go1")
     )
     assert own == theirs != dog
+
+
+def test_presets_know_the_unit_of_action(tmp_path: Path) -> None:
+    """A quadruped of one's own whose unit is 0.1 rad gets bounds of 0.5 rad, five units."""
+    data = json.loads((Path(registry.__file__).parent / "robots" / "unitree_go2.json").read_text())
+    path = tmp_path / "robot.json"
+    path.write_text(json.dumps({**data, "name": "pup", "action_scale": 0.1}))
+    register_robot("Pup", path, tasks.unitree_quadruped)
+    cfg = preset("cpu", preset_key("Velocity-Flat-Pup"))
+    assert isinstance(cfg, RunnerCfg) and cfg.algorithm.largest_action == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from rsl_rl_sac.locomotion.play_env import (
     tour,
 )
 from rsl_rl_sac.locomotion.registry import task_cfg
-from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, policy_sizes, resolve_run
+from rsl_rl_sac.locomotion.runs import PolicyFile, check_suite, load_policy, resolve_run
 from rsl_rl_sac.locomotion.video import check_film, record_video
 from rsl_rl_sac.locomotion.viewer import CheckpointWatch, Session, run_viewer
 from rsl_rl_sac.utils.errors import ConfigError
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> None:
     file = resolve_run(options.run, options.logs, options.task)
     if options.seed < 0:
         raise ConfigError(f"--seed must not be negative, got {options.seed}.")
-    policy_sizes(file.task)  # only robots of the suite can be drawn
+    check_suite(file.task)
     if options.command is not None:
         check_command(options.command, task_cfg(file.task).commands)
     ground = Ground(options.ground or default_ground(file.task).kind, options.level)

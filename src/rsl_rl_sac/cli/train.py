@@ -169,7 +169,7 @@ def run(arguments: Sequence[str]) -> None:
         raise SystemExit(LOST_PROCESS_EXIT_CODE) from None
     except KeyboardInterrupt:  # before there was anything to save, or a second one, while the last policy was scored
         if launched_rank() == 0 and find_checkpoints(folder):
-            print(f"Go on with: rsl-rl-sac train --resume {shlex.quote(str(folder))}")
+            print(_how_to_go_on(options.task, folder))
         raise
 
 
@@ -220,11 +220,14 @@ def report(training: Training, score: EpisodeScore) -> None:
     )
     console.print(f"The run is in {training.folder}")
     if training.stop_requested:
-        processes = f" --nproc {launched_world_size()}" if launched_world_size() > 1 else ""
-        folder = shlex.quote(str(training.folder))
-        console.print(f"Go on with: rsl-rl-sac train {training.task} --resume {folder}{processes}", soft_wrap=True)
+        console.print(_how_to_go_on(training.task, training.folder), soft_wrap=True)
         if isinstance(training.cfg, RunnerCfg) and not training.cfg.algorithm.save_replay:
             console.print("It will go on with an empty replay: algorithm.save_replay is off.")
+
+
+def _how_to_go_on(task: str, folder: Path) -> str:
+    processes = f" --nproc {launched_world_size()}" if launched_world_size() > 1 else ""
+    return f"Go on with: rsl-rl-sac train {task} --resume {shlex.quote(str(folder))}{processes}"
 
 
 def film(training: Training) -> None:

@@ -139,10 +139,15 @@ def file_metadata(file: PolicyFile) -> dict:
     return _torchscript_metadata(file.path) if file.kind == "torchscript" else {}
 
 
-def policy_sizes(task: str) -> tuple[int, int]:
-    """Return how many observations and actions a task of the suite has."""
+def check_suite(task: str) -> None:
+    """Raise an error if a task is one of another world, whose robots are not known here."""
     if ":" in task:
         raise ConfigError(f"Only policies of the locomotion suite can be loaded here, this is one of {task}.")
+
+
+def policy_sizes(task: str) -> tuple[int, int]:
+    """Return how many observations and actions a task of the suite has."""
+    check_suite(task)
     cfg = task_cfg(task)
     robot = load_robot(cfg.robot)
     return sum(Observations.sizes(robot, rough=cfg.terrain is not None).values()), len(robot.joint_names)
