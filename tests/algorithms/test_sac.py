@@ -67,6 +67,15 @@ class TestCollection:
         steps = alg.storage.sample(3000).indices // 16
         assert 24 not in steps and 23 in steps  # all sixteen episodes end by time at step 24
 
+    def test_invalid_steps_are_not_learned_from(self) -> None:
+        """What the environment calls invalid, environment 5 in every step here, is stored and never sampled."""
+        alg, env = small_alg(n_step=1)
+        obs, invalid = env.get_observations(), torch.arange(16) == 5
+        for _ in range(8):
+            obs, rewards, dones, extras = env.step(alg.act(obs))
+            alg.process_env_step(obs, rewards, dones, {**extras, "invalid": invalid})
+        assert set((alg.storage.sample(2000).indices % 16).tolist()) == set(range(16)) - {5}
+
     def test_no_final_obs_needed_without_time_outs(self) -> None:
         """Environments that only fail need no final observations."""
         alg, env = small_alg()
