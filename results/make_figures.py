@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from rsl_rl_sac.locomotion.figures import COLOURS, TITLES, Curve, draw_comparison, mean_curve, read_curves
+from rsl_rl_sac.locomotion.figures import COLOURS, TITLES, Curve, draw_comparison, drawing, mean_curve, read_curves
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "docs" / "images"
@@ -33,53 +33,39 @@ ABLATIONS = {
 
 
 def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
-    """Draw tracking against environment steps, a panel for each kind of change, the base in black in all."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(2, 3, figsize=(12, 6), sharey=True, sharex=True, layout="constrained")
-    for axis, (panel, variants) in zip(axes.flat, ABLATIONS.items(), strict=True):
-        for variant in ("base", *variants):
-            runs = [curve for curve in curves if curve.agent == variant]
-            if runs:
+    """Draw tracking against environment steps, a panel for each kind of change made, the base in black in all."""
+    made = {curve.agent for curve in curves}
+    panels = {panel: made.intersection(variants) for panel, variants in ABLATIONS.items() if made & set(variants)}
+    with drawing(path, 1, len(panels), (4.0 * len(panels), 3.6), sharey=True) as (figure, axes):
+        for axis, (panel, variants) in zip(axes.flat, panels.items(), strict=True):
+            for variant in ("base", *sorted(variants)):
+                runs = [curve for curve in curves if curve.agent == variant]
                 grid, mean = mean_curve(runs, "env_steps", "tracking")
                 axis.plot(grid / 1e6, mean, label=variant, color="black" if variant == "base" else None)
-        axis.set_title(panel, fontsize=10)
-        axis.grid(alpha=0.3)
-        axis.legend(fontsize=8)
-    figure.supxlabel("environment steps (millions)")
-    figure.supylabel("tracking score")
-    figure.suptitle(title)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+            axis.set_title(panel, fontsize=10)
+            axis.grid(alpha=0.3)
+            axis.legend(fontsize=8)
+        figure.supxlabel("environment steps (millions)")
+        figure.supylabel("tracking score")
+        figure.suptitle(title)
 
 
 def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
     """Draw tracking of SAC and PPO on several robots, a column each, against time and against environment steps."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    import matplotlib.pyplot as plt
-
-    size = (2.6 * len(comparisons), 4.6)
-    figure, axes = plt.subplots(2, len(comparisons), figsize=size, sharey=True, squeeze=False, layout="constrained")
     units = (("seconds", 60.0, "minutes on one core"), ("env_steps", 1e6, "million steps"))
-    for column, curves in zip(axes.T, comparisons, strict=True):
-        column[0].set_title(curves[0].task.removeprefix("Velocity-").removeprefix("Flat-"), fontsize=10)
-        for axis, (unit, scale, label) in zip(column, units, strict=True):
-            for agent, name in TITLES.items():
-                runs = [curve for curve in curves if curve.agent == agent]
-                grid, mean = mean_curve(runs, unit, "tracking")
-                axis.plot(grid / scale, mean, color=COLOURS[agent], label=name)
-            axis.axhline(0.8, color="grey", linewidth=0.8, linestyle=":")
-            axis.set_xlabel(label, fontsize=9)
-            axis.grid(alpha=0.3)
-    axes[0][0].legend(loc="lower right", fontsize=9)
-    figure.supylabel("tracking score", fontsize=10)
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
+    with drawing(path, 2, len(comparisons), (2.6 * len(comparisons), 4.6), sharey=True) as (figure, axes):
+        for column, curves in zip(axes.T, comparisons, strict=True):
+            column[0].set_title(curves[0].task.removeprefix("Velocity-").removeprefix("Flat-"), fontsize=10)
+            for axis, (unit, scale, label) in zip(column, units, strict=True):
+                for agent, name in TITLES.items():
+                    runs = [curve for curve in curves if curve.agent == agent]
+                    grid, mean = mean_curve(runs, unit, "tracking")
+                    axis.plot(grid / scale, mean, color=COLOURS[agent], label=name)
+                axis.axhline(0.8, color="grey", linewidth=0.8, linestyle=":")
+                axis.set_xlabel(label, fontsize=9)
+                axis.grid(alpha=0.3)
+        axes[0][0].legend(loc="lower right", fontsize=9)
+        figure.supylabel("tracking score", fontsize=10)
 
 
 def print_numbers(curves: Sequence[Curve]) -> None:
@@ -102,9 +88,10 @@ def _listed(values: Sequence[float], digits: int) -> str:
 
 
 def main() -> None:
-    """Draw one figure for each table, and one of all robots on flat ground."""
+    """Draw one figure for each table, and one of all quadrupeds on flat ground."""
     flat = [read_curves(table) for table in sorted(FOLDER.glob("compare_Velocity-Flat-*.csv"))]
-    draw_overview(flat, IMAGES / "compare_flat.png")
+    quadrupeds = [curves for curves in flat if not curves[0].task.endswith(("H1", "G1"))]
+    draw_overview(quadrupeds, IMAGES / "compare_flat.png")
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)

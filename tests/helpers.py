@@ -30,6 +30,15 @@ def small_alg(**algorithm: object) -> tuple[SAC, DoubleIntegrator]:
     return SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu"), env
 
 
+def collect(alg: SAC, env: DoubleIntegrator, num_steps: int = 12) -> None:
+    """Step the environment with the policy and store what happens, in inference mode as rsl_rl does."""
+    obs = env.get_observations()
+    with torch.inference_mode():
+        for _ in range(num_steps):
+            obs, rewards, dones, extras = env.step(alg.act(obs))
+            alg.process_env_step(obs, rewards, dones, extras)
+
+
 def flat_state(value: object, path: str = "") -> dict[str, object]:
     """Flatten nested state into a dictionary of leaves."""
     if isinstance(value, dict):

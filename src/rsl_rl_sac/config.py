@@ -260,6 +260,9 @@ class SACCfg(Cfg):
     target_entropy_updates: tuple[int, int] = (0, 100_000)
     """Gradient steps between which target entropy and learning rates go to their final values."""
 
+    anneal_progress: float | None = None
+    """Value of the environment's ``extras["progress"]`` before which that does not begin; None does not wait."""
+
     final_learning_rate_scale: float = 1.0
     """Factor on the learning rates of actor and critics at the end of that; 1 keeps them."""
 
@@ -340,6 +343,8 @@ class SACCfg(Cfg):
         check(
             0 <= first < last, "target_entropy_updates", self.target_entropy_updates, "two integers, 0 <= first < last"
         )
+        if self.anneal_progress is not None:
+            check_number(self, "anneal_progress", -1e6, 1e6)
         check_number(self, "final_learning_rate_scale", 0.0, 1.0, open_low=True)
         check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
         check_int(self, "actor_start_update", 0)

@@ -74,6 +74,7 @@ def _cpu_quadruped(cfg: RunnerCfg, action_scale: float) -> RunnerCfg:
     unit = math.log(action_scale / 0.25)
     algorithm.target_entropy_scale, algorithm.final_target_entropy_scale = -0.85 + unit, unit
     algorithm.target_entropy_updates, algorithm.final_learning_rate_scale = (16_000, 28_000), 0.3
+    algorithm.anneal_progress = 0.5  # not before it walks after a fashion; standing has 0.24
     algorithm.symmetry_cfg = SymmetryCfg()
     return cfg
 

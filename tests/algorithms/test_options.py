@@ -12,15 +12,7 @@ from rsl_rl_sac.config import CriticCfg, RunnerCfg, SACCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.errors import ConfigError
-from tests.helpers import small_alg, small_cfg
-
-
-def collect(alg: SAC, env: DoubleIntegrator, steps: int = 12) -> None:
-    """Fill the replay."""
-    obs = env.get_observations()
-    for _ in range(steps):
-        obs, rewards, dones, extras = env.step(alg.act(obs))
-        alg.process_env_step(obs, rewards, dones, extras)
+from tests.helpers import collect, small_alg, small_cfg
 
 
 def test_off_by_default() -> None:
@@ -33,6 +25,7 @@ def test_off_by_default() -> None:
         "exploration_correlation": (0.0, 0.0),
         "desired_kl": None,
         "final_target_entropy_scale": None,
+        "anneal_progress": None,
         "final_learning_rate_scale": 1.0,
         "largest_action": None,
         "symmetry_cfg": None,

@@ -13,16 +13,7 @@ from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.algorithms.metrics import METRICS
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError, NonFiniteError
-from tests.helpers import small_alg, small_cfg
-
-
-def collect(alg: SAC, env: DoubleIntegrator, num_steps: int) -> None:
-    """Step the environment with the policy and store what happens."""
-    obs = env.get_observations()
-    with torch.inference_mode():
-        for _ in range(num_steps):
-            obs, rewards, dones, extras = env.step(alg.act(obs))
-            alg.process_env_step(obs, rewards, dones, extras)
+from tests.helpers import collect, small_alg, small_cfg
 
 
 class TestCollection:

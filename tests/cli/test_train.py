@@ -54,6 +54,7 @@ def test_preset_and_task_decide_on_defaults() -> None:
         (["compare", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),
         (["compare", TASK, "--seeds", "0"], "at least one seed"),
         (["compare", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
+        (["compare", TASK, "--evaluation-minutes", "-1"], "--evaluation-minutes must not be negative, got -1"),
         (["evaluate", TASK, "--episodes", "0"], "There is no run in"),
         (["evaluate", TASK, "--cores", "0"], "--cores must be at least 1, got 0"),
         (["train", TASK, "--minutes", "nan"], "--minutes must be positive, got nan"),

@@ -15,6 +15,7 @@ import pytest
 from rsl_rl_sac.cli import evaluate, export, main
 from rsl_rl_sac.cli.main import VERBS
 from rsl_rl_sac.locomotion.evaluation import make_evaluation_env
+from rsl_rl_sac.locomotion.terrain import SUB_TERRAINS
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from tests.locomotion.run_helpers import write_run
 
@@ -78,6 +79,22 @@ def test_evaluate_side_by_side(
         [difference.mean(), error], abs=0.0051
     )
     assert (tmp_path / "export" / "policy.onnx.evaluation.json").exists()
+
+
+@pytest.mark.usefixtures("_short_episodes")
+def test_evaluate_on_rough_terrain(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On rough terrain the same episodes are split by kind of terrain and by level; each split adds up to the total."""
+    write_run(tmp_path / "run", "Velocity-Rough-Unitree-Go2", num_obs=235)
+    main(["evaluate", str(tmp_path / "run"), "--episodes", "12", "--cores", "1"])
+    lines = capsys.readouterr().out.splitlines()
+    numbers = json.loads((tmp_path / "run" / "model_1.pt.evaluation.json").read_text())
+    for title, name in (("Terrain", "terrains"), ("Level", "levels")):
+        first = next(number for number, line in enumerate(lines) if line.startswith(title)) + 1
+        rows = [line.split() for line in lines[first : first + len(numbers[name])]]
+        episodes, returns = np.array([[float(row[-4]), float(row[-1])] for row in rows]).T
+        assert episodes.sum() == 12
+        assert np.average(returns, weights=episodes) == pytest.approx(numbers["total"]["episode_return"], abs=0.006)
+    assert set(numbers["terrains"]) <= set(SUB_TERRAINS) and len(numbers["terrains"]) > 1
 
 
 def test_info(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,18 +26,18 @@ def small_policy_cfg() -> RunnerCfg:
     return cfg
 
 
-def write_checkpoint(path: pathlib.Path, bias: float = 0.0) -> torch.Tensor:
-    """Write a checkpoint whose parameters all have one value; return what its policy does with :data:`GO2_OBS`."""
+def write_checkpoint(path: pathlib.Path, bias: float = 0.0, obs: TensorDict = GO2_OBS) -> torch.Tensor:
+    """Write a checkpoint whose parameters all have one value; return what its policy does with some observations."""
     cfg = small_policy_cfg()
-    actor = build_actor(cfg.to_dict()["actor"], GO2_OBS, cfg.obs_groups, 12, -torch.ones(12), torch.ones(12))
+    actor = build_actor(cfg.to_dict()["actor"], obs, cfg.obs_groups, 12, -torch.ones(12), torch.ones(12))
     for parameter in actor.parameters():
         torch.nn.init.constant_(parameter, bias)
     save_atomically({"actor_state_dict": actor.state_dict()}, path)
-    return actor(GO2_OBS).detach()
+    return actor(obs).detach()
 
 
-def write_run(folder: pathlib.Path) -> None:
+def write_run(folder: pathlib.Path, task: str = GO2_TASK, num_obs: int = 48) -> None:
     """Write the folder of a run with one checkpoint, ``model_1.pt``."""
     folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(dump_config(GO2_TASK, small_policy_cfg()))
-    write_checkpoint(folder / "model_1.pt")
+    (folder / "config.yaml").write_text(dump_config(task, small_policy_cfg()))
+    write_checkpoint(folder / "model_1.pt", obs=TensorDict({"policy": torch.ones(1, num_obs)}, batch_size=[1]))

@@ -57,6 +57,20 @@ def quiet_env(task: str, num_envs: int, seed: int = 0) -> VelocityEnv:
     return make_env(task, num_envs, seed, observation_noise=False)
 
 
+def test_progress_is_tracking() -> None:
+    """The progress of a step is the mean of both tracking kernels, of the command before and what came of it."""
+    env = quiet_env(FLAT, 8)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(5):
+        command = observe(env)[:, COMMAND]
+        _, _, dones, extras = env.step(random_actions(env, generator))
+        assert not dones.any()
+        velocity = observe(env)[:, [0, 1, 5]]
+        squares = (command - velocity) ** 2
+        kernels = np.exp(-np.column_stack([squares[:, :2].sum(axis=1), squares[:, 2]]) / 0.25)
+        assert extras["progress"] == pytest.approx(kernels.mean(), abs=1e-5)
+
+
 def make_fall(env: VelocityEnv, rows: list[int]) -> None:
     """Put the base of some robots into the ground, so that they fail in the next step."""
     env.physics.qpos[rows, 2] -= env.robot.base_height

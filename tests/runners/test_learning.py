@@ -10,7 +10,6 @@ from collections.abc import Callable
 import torch
 from tensordict import TensorDict
 
-from rsl_rl_sac.locomotion.evaluation import tracking_terms
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.runners.training import Training
@@ -50,5 +49,5 @@ def tracking(env: VelocityEnv, act: Callable[[TensorDict], torch.Tensor], num_st
     with torch.inference_mode():
         for _ in range(num_steps + 25):
             obs = env.step(act(obs))[0]
-            scores.append(float(tracking_terms(env).mean()))
+            scores.append(float(env.rewards.tracking.mean()))
     return sum(scores[25:]) / num_steps

@@ -11,6 +11,7 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
+from rsl_rl_sac.algorithms.annealing import Annealing
 from rsl_rl_sac.algorithms.construction import (
     build_actor,
     build_critic,
@@ -104,6 +105,7 @@ class SAC:
         """Whether errors say when that was; a runner that knows the file says so instead."""
         self._learns_after = self.cfg.training_start_iteration
         """Iterations after which gradient steps begin."""
+        self.annealing = Annealing(self.cfg.target_entropy_updates, self.cfg.anneal_progress)
         self.symmetry = symmetry
         self.rnd = rnd
         self.intrinsic_rewards: torch.Tensor | None = None
@@ -129,8 +131,7 @@ class SAC:
     @property
     def annealed(self) -> float:
         """How far training has come from the first target entropy and learning rates to the final ones, 0 to 1."""
-        first, last = self.cfg.target_entropy_updates
-        return min(max((self.num_updates - first) / (last - first), 0.0), 1.0)
+        return self.annealing.share(self.num_updates)
 
     @property
     def target_entropy(self) -> float:
@@ -167,7 +168,8 @@ class SAC:
             obs: Observations after the step, and after the reset of those that ended; the next :meth:`act` stores them.
             rewards: Rewards. Shape: ``(num_envs,)``.
             dones: Whether the episode ended, by failure or by time. Shape: ``(num_envs,)``.
-            extras: May hold ``time_outs`` and, if any is set, must hold ``final_obs``; and steps that are ``invalid``.
+            extras: May hold ``time_outs`` and, if any is set, must hold ``final_obs``; steps that are ``invalid``; and
+                the ``progress`` that :attr:`SACCfg.anneal_progress` waits for.
         """
         if self._last_obs is None or self._last_actions is None:
             raise RuntimeError("process_env_step() was called without act().")
@@ -192,6 +194,7 @@ class SAC:
         if self.rnd is not None:
             self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
             rewards = rewards if self.rnd.cfg.recompute_rewards else rewards + self.intrinsic_rewards
+        self.annealing.observe(extras)
         self.storage.add(self._last_obs, self._last_actions, rewards, dones, time_outs, final_obs, invalid)
         self._num_new_steps += 1
         self._last_obs = self._last_actions = None
@@ -209,6 +212,7 @@ class SAC:
         for parameters in (self._actor_parameters, self._critic_parameters, self._target_parameters):
             parameters.ensure_bound()
         self._update_normalization()
+        self.annealing.decide(self.num_updates, self.device, self.world_size)
         self._anneal_learning_rates()
         if self.iteration <= self._learns_after or self.storage.num_valid_steps == 0:
             return {}
@@ -382,6 +386,7 @@ class SAC:
             "critic_optimizer_state_dict": self.critic_optimizer.state_dict(),
             "temperature_optimizer_state_dict": self.temperature_optimizer.state_dict(),
             "explorer": self.explorer.state_dict(),
+            "annealing": self.annealing.state_dict(),
             "rank": self.rank,
             "counters": {
                 "iteration": self.iteration,
@@ -440,6 +445,7 @@ class SAC:
         if parts.get("iteration"):
             if is_own:
                 self.explorer.load_state_dict(loaded_dict["explorer"])
+            self.annealing.load_state_dict(loaded_dict["annealing"])
             self.iteration = loaded_dict["counters"]["iteration"]
             self.num_updates = loaded_dict["counters"]["num_updates"]
             self.last_saved_iteration = self.iteration

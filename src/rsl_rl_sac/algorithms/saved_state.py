@@ -13,13 +13,14 @@ _KINDS: dict[str, dict[str, type]] = {
     "actor": {"actor_state_dict": dict},
     "critic": {"critic_state_dict": dict, "target_critic_state_dict": dict, "log_alpha": torch.Tensor},
     "optimizer": {f"{name}_optimizer_state_dict": dict for name in ("actor", "critic", "temperature")},
-    "iteration": {"explorer": dict, "counters": dict},
+    "iteration": {"explorer": dict, "counters": dict, "annealing": dict},
     "replay": {"counters": dict},
 }
 """What each part that can be loaded consists of."""
 
 _INNER_KINDS: dict[str, dict[str, type]] = {
     "counters": {"iteration": int, "num_updates": int, "learns_after": int},
+    "annealing": {"progress": float, "start": int},
     "explorer": {"noise": torch.Tensor, "generator": torch.Tensor},
 }
 """What is inside of some of them."""

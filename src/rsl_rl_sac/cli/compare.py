@@ -44,6 +44,9 @@ class CompareOptions:
     minutes: float = 20.0
     """Training time of each run, without evaluations."""
 
+    evaluation_minutes: float = 1.0
+    """Training time between evaluations, each some 20 seconds of a core on rough ground; 0 only evaluates the end."""
+
     seeds: int = 1
     """Number of seeds, 0, 1, and so on."""
 
@@ -62,11 +65,13 @@ def run(arguments: Sequence[str]) -> None:
         preset(agent_preset, options.task)
     if options.seeds < 1 or not 0.0 < options.minutes < math.inf:
         raise ConfigError("A comparison needs at least one seed and a positive training time.")
+    if not 0.0 <= options.evaluation_minutes < math.inf:
+        raise ConfigError(f"--evaluation-minutes must not be negative, got {options.evaluation_minutes:g}.")
     folder = options.folder / options.task
     with _Display(options) as display:
-        comparison = Comparison(
-            options.task, folder, options.minutes, list(range(options.seeds)), options.preset, listener=display
-        )
+        more = ["--evaluation-minutes", str(options.evaluation_minutes)]
+        seeds = list(range(options.seeds))
+        comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display)
         try:
             comparison.run()
         except KeyboardInterrupt:

@@ -112,12 +112,6 @@ def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None
     return env
 
 
-def tracking_terms(env: VelocityEnv) -> np.ndarray:
-    """Return how well each environment tracked its velocity and its turning speed in the last step, 0 to 1."""
-    terms = [env.rewards.names.index(name) for name in ("track_lin_vel_xy_exp", "track_ang_vel_z_exp")]
-    return env.rewards.last[:, terms] / env.rewards.weights[terms]
-
-
 @dataclass
 class Episodes:
     """Outcome of each episode, in the order of the environments."""
@@ -179,7 +173,7 @@ def run_episodes(policy: Policy, env: VelocityEnv) -> Episodes:
         for _ in range(env.max_episode_length):
             obs, rewards, dones, extras = env.step(policy(obs))
             returns += running * rewards.cpu().numpy()
-            tracking += running[:, None] * tracking_terms(env)
+            tracking += running[:, None] * env.rewards.tracking
             lengths += running
             ended = dones.cpu().numpy().astype(bool)
             fell = ended & ~extras["time_outs"].cpu().numpy()

@@ -4,10 +4,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -48,14 +50,39 @@ def read_curves(path: Path) -> list[Curve]:
     ]
 
 
-def draw_comparison(curves: Sequence[Curve], path: Path, title: str = "") -> None:
-    """Draw tracking and return against environment steps and against time: a line per seed, their mean in bold."""
+@contextlib.contextmanager
+def drawing(path: Path, rows: int, columns: int, size: tuple[float, float], **shared: Any) -> Iterator[tuple]:  # noqa: ANN401
+    """Give a figure and its axes to draw on, then write it; no display is needed.
+
+    Args:
+        path: Picture to write.
+        rows: Rows of axes.
+        columns: Columns of axes.
+        size: Width and height in inches.
+        **shared: Which axes are shared, ``sharex`` and ``sharey`` of ``matplotlib.pyplot.subplots``.
+    """
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(2, 2, figsize=(9, 6), sharey="row", sharex="col", layout="constrained")
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **shared)
+    try:
+        yield figure, axes
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, dpi=120)
+    finally:
+        plt.close(figure)
+
+
+def draw_comparison(curves: Sequence[Curve], path: Path, title: str = "") -> None:
+    """Draw tracking and return against environment steps and against time: a line per seed, their mean in bold."""
+    with drawing(path, 2, 2, (9, 6), sharey="row", sharex="col") as (figure, axes):
+        _draw_panels(axes, curves)
+        figure.suptitle(title)
+
+
+def _draw_panels(axes: np.ndarray, curves: Sequence[Curve]) -> None:
     for row, (column, label) in enumerate((("tracking", "tracking score"), ("episode_return", "return"))):
         for side, (unit, scale, unit_label) in enumerate(
             (("env_steps", 1e6, "environment steps (millions)"), ("seconds", 60.0, "training time (minutes)"))
@@ -67,13 +94,9 @@ def draw_comparison(curves: Sequence[Curve], path: Path, title: str = "") -> Non
             axis.set_ylabel(label if side == 0 else "")
             axis.set_xlabel(unit_label if row == 1 else "")
     axes[0][0].legend(loc="lower right")
-    figure.suptitle(title)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
 
 
-def _draw_agent(axis: object, curves: Sequence[Curve], unit: str, scale: float, column: str) -> None:
+def _draw_agent(axis: Any, curves: Sequence[Curve], unit: str, scale: float, column: str) -> None:  # noqa: ANN401
     colour = COLOURS.get(curves[0].agent, "black")
     for curve in curves:
         axis.plot(curve.columns[unit] / scale, curve.columns[column], color=colour, alpha=0.35, linewidth=1)

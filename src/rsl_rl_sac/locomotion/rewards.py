@@ -53,6 +53,10 @@ class StepView:
     """Whether each simulation broke, which earns nothing."""
 
 
+TRACKING_TERMS = ("track_lin_vel_xy_exp", "track_ang_vel_z_exp")
+"""Names of the terms that say how well the command is followed."""
+
+
 class Rewards:
     """The weighted sum of terms, and its sums over the episode for the log."""
 
@@ -79,6 +83,15 @@ class Rewards:
         self.last[view.diverged] = 0.0
         self.episode_sums += self.last
         return self.last.sum(axis=1)
+
+    @property
+    def tracking(self) -> np.ndarray:
+        """How well each environment tracked its velocity and its turning speed in the last step, 0 to 1 ``(N, 2)``.
+
+        Without the columns of terms that the task does not have.
+        """
+        columns = [self.names.index(name) for name in TRACKING_TERMS if name in self.names]
+        return self.last[:, columns] / self.weights[columns]
 
     def reset(self, rows: np.ndarray, episode_length: float) -> dict[str, float]:
         """Clear the sums of some environments; return their means per second of a full episode, for the log."""

@@ -123,8 +123,8 @@ class VelocityEnv(VecEnv):
 
         Returns:
             Observations (after the reset, where an episode ended), rewards, whether the episode ended, and ``extras``:
-            ``time_outs`` (ended by time alone), ``final_obs`` (observations before the reset, where an episode ended)
-            and, if any episode ended, ``log``.
+            ``time_outs`` (ended by time alone), ``final_obs`` (observations before the reset, where an episode ended),
+            ``progress`` (how well commands were tracked, 0 to 1) and, if any episode ended, ``log``.
 
         Raises:
             NonFiniteError: If an action is NaN, infinite or beyond 1e6.
@@ -142,6 +142,9 @@ class VelocityEnv(VecEnv):
         time_outs |= diverged
         dones = terminated | time_outs
         extras: dict = {"time_outs": self._tensor(time_outs)}
+        tracking = self.rewards.tracking
+        if tracking.size:
+            extras["progress"] = float(tracking.mean())
         if diverged.any():
             extras["invalid"] = self._tensor(diverged)
 

@@ -8,7 +8,7 @@ from rsl_rl.env import VecEnv
 
 from rsl_rl_sac.envs.evaluation import Policy
 from rsl_rl_sac.envs.worlds import World
-from rsl_rl_sac.locomotion.evaluation import Score, evaluate, make_evaluation_env, tracking_terms
+from rsl_rl_sac.locomotion.evaluation import Score, evaluate, make_evaluation_env
 from rsl_rl_sac.locomotion.registry import make_env, preset_key, task_cfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.runners.training import PROGRESS_COLUMNS
@@ -55,4 +55,4 @@ class LocomotionWorld(World):
     def training_columns(self, env: VecEnv) -> dict[str, float]:
         """Return how well the robots that train tracked their commands in the last step."""
         assert isinstance(env, VelocityEnv)
-        return {"training_tracking": float(tracking_terms(env).mean())}
+        return {"training_tracking": float(env.rewards.tracking.mean())}

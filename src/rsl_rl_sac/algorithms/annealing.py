@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""When the noise and the learning rates of SAC go down."""
+
+from __future__ import annotations
+
+import torch
+
+from rsl_rl_sac.utils.distributed import average
+from rsl_rl_sac.utils.errors import EnvContractError
+
+SMOOTHING_STEPS = 100
+"""Vector steps over which the progress that an environment reports is averaged, exponentially."""
+
+
+class Annealing:
+    """How far training has come from its first target entropy and learning rates to the final ones.
+
+    By the number of gradient steps and, if so configured, not before the task is mastered to some degree. Noise that
+    sinks before the robot walks leaves it standing (docs/learning.md), and how many steps walking takes depends on the
+    robot and the terrain.
+    """
+
+    def __init__(self, updates: tuple[int, int], least_progress: float | None = None) -> None:
+        """Start at the beginning.
+
+        Args:
+            updates: Gradient steps between which it happens, if nothing is waited for.
+            least_progress: Value of ``extras["progress"]`` that is waited for; all is shifted if it comes later.
+        """
+        self.updates, self.least_progress = updates, least_progress
+        self.progress = 0.0
+        """What the environment reported, smoothed; starts at nothing, so that it is not reached by chance."""
+        self.start = updates[0] if least_progress is None else None
+        """Gradient step at which it begins; None is not yet known."""
+
+    def observe(self, extras: dict) -> None:
+        """Take note of the progress that a vector step reports."""
+        if self.start is not None:
+            return
+        if "progress" not in extras:
+            raise EnvContractError(
+                f"algorithm.anneal_progress is {self.least_progress}, but the environment does not say how far it is:"
+                " extras['progress'], a number. Set algorithm.anneal_progress to None to go by gradient steps alone."
+            )
+        self.progress += (float(extras["progress"]) - self.progress) / SMOOTHING_STEPS
+
+    def decide(self, num_updates: int, device: torch.device, world_size: int = 1) -> None:
+        """See whether it is time, the same in all processes."""
+        if self.start is None and self.least_progress is not None:
+            progress = float(average(torch.tensor(self.progress, device=device), world_size))
+            if progress >= self.least_progress:
+                self.start = max(num_updates, self.updates[0])
+
+    def share(self, num_updates: int) -> float:
+        """Return how far it has come, 0 to 1."""
+        if self.start is None:
+            return 0.0
+        first, last = self.updates
+        return min(max((num_updates - self.start) / (last - first), 0.0), 1.0)
+
+    def state_dict(self) -> dict:
+        """Return where it is, as numbers."""
+        return {"progress": self.progress, "start": -1 if self.start is None else self.start}
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Go on from there. What had begun goes on; otherwise the settings of now decide."""
+        self.progress = state_dict["progress"]
+        if state_dict["start"] >= 0:
+            self.start = state_dict["start"]
