@@ -63,6 +63,7 @@ benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hou
 	$(VENV)-benchmark/bin/python benchmarks/physics.py --mjlab-python $(VENV)-mjlab/bin/python
 	$(VENV)-benchmark/bin/python benchmarks/physics_settings.py
 	$(VENV)-benchmark/bin/python benchmarks/exploration.py
+	$(VENV)-benchmark/bin/python benchmarks/coarse_terrain.py
 	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
 	$(VENV)-benchmark/bin/python benchmarks/rnd.py
 	$(VENV)-benchmark/bin/python benchmarks/distributed.py

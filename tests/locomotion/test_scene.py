@@ -124,6 +124,7 @@ def test_coarse() -> None:
     """Half as many steps, twice as long, at the same control rate, with implicit motors; an odd number has no half."""
     cfg = PhysicsCfg(0.002, 6, "elliptic", 3.0, 7, 9, 1e-5)
     assert cfg.coarse() == PhysicsCfg(0.004, 3, "elliptic", 3.0, 7, 9, 1e-5)
+    assert PhysicsCfg().coarse(on_height_field=True) == PhysicsCfg(0.01, 2, "elliptic", terrain_depth=0.02)
     # Twice the stiffness of the motors' torque-speed line, too much for an explicit integrator.
     for name in ROBOTS:
         kind = "DISCRETE" if name in QUADRUPEDS else "IMPLICITFAST"

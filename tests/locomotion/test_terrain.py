@@ -395,3 +395,25 @@ def test_wrong_values(name: str, value: object, message: str) -> None:
     with pytest.raises(ConfigError, match=rf"{name} must be .*{message}.*, got ") as error:
         TerrainCfg(**{name: value})  # type: ignore[reportArgumentType]
     assert repr(value) in str(error.value)
+
+
+def test_depth_leaves_the_ground_where_it_is() -> None:
+    """A ball of 5 cm comes to rest with its centre 5 cm above the ground, less what it sinks in, at any depth."""
+    cfg = TerrainCfg(num_levels=1, num_columns=2, slope=(0.0, 0.0), proportions=(0, 0, 0, 0, 1, 1))
+    heights = []
+    for depth in (0.0, 0.02):
+        spec = mujoco.MjSpec()
+        Terrain(cfg, seed=0).add_to(spec, depth=depth)
+        ball = spec.worldbody.add_body(pos=[0.03, 0.04, 0.1])
+        ball.add_freejoint()
+        ball.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[0.05, 0.0, 0.0])
+        model = spec.compile()
+        data = mujoco.MjData(model)
+        for _ in range(1000):
+            mujoco.mj_step(model, data)
+        heights.append(data.qpos[2])
+        start, down = np.array([1.0, 1.0, 1.0]), np.array([0.0, 0.0, -1.0])
+        distance = mujoco.mj_ray(model, data, start, down, None, 1, -1, np.zeros(1, np.int32))
+        assert distance == pytest.approx(1.0 + depth)  # the height field itself lies deeper
+    assert heights[0] == pytest.approx(heights[1], abs=1e-4)
+    assert 0.045 < heights[0] < 0.05

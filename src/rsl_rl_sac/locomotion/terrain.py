@@ -298,7 +298,7 @@ class Terrain:
             self._look_up(flat_x[block], flat_y[block], flat_heights[block])
         return heights
 
-    def add_to(self, spec: mujoco.MjSpec, friction: float = 1.0) -> None:
+    def add_to(self, spec: mujoco.MjSpec, friction: float = 1.0, depth: float = 0.0) -> None:
         """Add the ground to the world: a height field "terrain" and four boxes "border_0" .. "border_3" around it.
 
         The geoms touch geoms whose conaffinity has the lowest bit.
@@ -306,6 +306,9 @@ class Terrain:
         Args:
             spec: Model to add to.
             friction: Sliding friction. Torsional and rolling friction are MuJoCo's defaults.
+            depth: How far below the ground the height field lies; contacts with it begin at that distance, on the
+                ground. A foot can then sink in by so much more before its centre is under the height field, from where
+                MuJoCo pushes it out sideways.
         """
         common = {"contype": 1, "conaffinity": 0, "friction": [friction, 0.005, 0.0001]}
         lowest, highest = float(self.heights.min()), float(self.heights.max())
@@ -319,7 +322,12 @@ class Terrain:
             userdata=((self.heights.T - lowest) / elevation).ravel(),  # MuJoCo wants fractions, and rows along y.
         )
         spec.worldbody.add_geom(
-            name="terrain", type=mujoco.mjtGeom.mjGEOM_HFIELD, hfieldname="terrain", pos=[0.0, 0.0, lowest], **common
+            name="terrain",
+            type=mujoco.mjtGeom.mjGEOM_HFIELD,
+            hfieldname="terrain",
+            pos=[0.0, 0.0, lowest - depth],
+            margin=depth,
+            **common,
         )
         half = self.cfg.border / 2
         # Two boxes at the ends of x, with the corners, and two at the ends of y.

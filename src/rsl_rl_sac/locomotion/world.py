@@ -32,7 +32,9 @@ class LocomotionWorld(World):
 
     def make_coarse_env(self, name: str, num_envs: int, seed: int, num_threads: int | None = None) -> VelocityEnv:
         """Make the environments of a task for training, with half as many physics steps, twice as long."""
-        return make_env(name, num_envs, seed, num_threads=num_threads, physics=task_cfg(name).physics.coarse())
+        task = task_cfg(name)
+        physics = task.physics.coarse(on_height_field=task.terrain is not None)
+        return make_env(name, num_envs, seed, num_threads=num_threads, physics=physics)
 
     def make_evaluation_env(self, name: str, num_envs: int, num_threads: int | None = None) -> VelocityEnv:
         """Make the environments of a task for evaluation: no noise, no pushes."""
