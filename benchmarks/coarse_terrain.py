@@ -66,7 +66,7 @@ def main(options: Options) -> None:
             env = make_env(f"Velocity-{'Rough' if is_field else 'Flat'}-{robot}", options.num_envs, seed=0, **changes)
             still = measure(env, exploration, options.noise, 0.0, 0.0)
             drift = measure(env, exploration, options.noise, 0.0, exploration.offset)["drift"]
-            row = {name: still[name] for name in ("standing", "lin_vel_z_l2", "reward")}
+            row = {name: round(float(still[name]), 5) for name in ("standing", "lin_vel_z_l2", "reward")}
             rows.append({"robot": robot, "setting": name, **row, "drift": drift})
             print(rows[-1], flush=True)
     write_rows("coarse_terrain", rows)

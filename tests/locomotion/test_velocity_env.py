@@ -281,7 +281,7 @@ class TestLog:
         """Isaac Lab's names, and the share of simulations that failed; only in steps in which an episode ended."""
         env = quiet_env(task, num_envs=4)
         _, _, _, extras = env.step(zero_actions(env))
-        assert set(extras) == {"time_outs", "final_obs"}
+        assert set(extras) == {"time_outs", "final_obs", "progress"}
         end_by_time(env, [0, 2])
         _, _, dones, extras = env.step(zero_actions(env))
         assert dones.tolist() == [True, False, True, False]
@@ -292,7 +292,7 @@ class TestLog:
         assert sorted(extras["log"]) == sorted(names)
         assert all(np.isfinite(value) for value in extras["log"].values())
         _, _, _, extras = env.step(zero_actions(env))
-        assert set(extras) == {"time_outs", "final_obs"}
+        assert set(extras) == {"time_outs", "final_obs", "progress"}
 
     @pytest.mark.parametrize("task", [FLAT, "Velocity-Rough-Anymal-B"])
     def test_episode_rewards(self, task: str) -> None:
