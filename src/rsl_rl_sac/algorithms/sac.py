@@ -129,16 +129,11 @@ class SAC:
         return self.actor_optimizer.param_groups[0]["lr"]
 
     @property
-    def annealed(self) -> float:
-        """How far training has come from the first target entropy and learning rates to the final ones, 0 to 1."""
-        return self.annealing.share(self.num_updates)
-
-    @property
     def target_entropy(self) -> float:
         """Entropy that the temperature holds the policy at, which may change as training goes on."""
         scale, final_scale = self.cfg.target_entropy_scale, self.cfg.final_target_entropy_scale
         if final_scale is not None:
-            scale += self.annealed * (final_scale - scale)
+            scale += self.annealing.share(self.num_updates) * (final_scale - scale)
         return -scale * self.actor.distribution.output_dim
 
     @property
@@ -315,7 +310,7 @@ class SAC:
     def _anneal_learning_rates(self) -> None:
         """Lower the learning rates on the way to the final ones."""
         if self.cfg.final_learning_rate_scale != 1.0:
-            factor = 1.0 + self.annealed * (self.cfg.final_learning_rate_scale - 1.0)
+            factor = 1.0 + self.annealing.share(self.num_updates) * (self.cfg.final_learning_rate_scale - 1.0)
             self.actor_optimizer.param_groups[0]["lr"] = factor * self.cfg.actor_learning_rate
             self.critic_optimizer.param_groups[0]["lr"] = factor * self.cfg.critic_learning_rate
 
