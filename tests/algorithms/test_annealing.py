@@ -64,8 +64,12 @@ def test_progress_is_smoothed() -> None:
 def test_environment_that_does_not_say() -> None:
     """An environment without progress would be waited for forever, so it is an error, at once."""
     alg, env = small_alg(anneal_progress=0.5)
-    with pytest.raises(EnvContractError, match=r"anneal_progress is 0\.5.*extras\['progress'\]"):
+    with pytest.raises(EnvContractError, match=r"anneal_progress is 0\.5.*extras\['progress'\].* is missing"):
         collect(alg, env, 1)
+    for progress in (float("nan"), torch.ones(16)):
+        with pytest.raises(EnvContractError, match="one finite number"):
+            alg.annealing.observe({"progress": progress})
+    assert alg.annealing.progress == 0.0
     with pytest.raises(ConfigError, match="anneal_progress"):
         SACCfg(anneal_progress=float("nan"))
 
@@ -86,3 +90,27 @@ def test_goes_on_after_loading(begun: bool) -> None:
         each.annealing.decide(7, CPU)
     assert other.annealing.start == alg.annealing.start == (6 if begun else 7)
     assert [other.annealing.share(n) for n in (6, 8)] == [0.0, 0.5 if begun else 0.25]
+
+
+@pytest.mark.parametrize(("progress", "share"), [(1.0, 0.5), (0.1, 0.0)])
+def test_update_acts_on_it(progress: float, share: float) -> None:
+    """100 steps of progress 1 average to 0.63: of 8 gradient steps that it takes, the 4 of one update are half."""
+    options = {"target_entropy_updates": (0, 8), "target_entropy_scale": 1.0, "final_target_entropy_scale": 0.0}
+    alg, env = small_alg(anneal_progress=0.5, training_start_iteration=0, **options)
+    obs = env.get_observations()
+    for _ in range(100):
+        obs, rewards, dones, extras = env.step(alg.act(obs))
+        alg.process_env_step(obs, rewards, dones, {**extras, "progress": progress})
+    alg.update()
+    assert alg.num_updates == 4
+    assert alg.target_entropy == pytest.approx(-(1.0 - share) * alg.actor.distribution.output_dim)
+
+
+def test_other_settings_after_loading() -> None:
+    """A checkpoint of a run that did not wait leaves the decision to the settings of the run that loads it."""
+    source, _ = small_alg(target_entropy_updates=(0, 100))
+    waiting, _ = small_alg(target_entropy_updates=(10, 20), anneal_progress=0.5)
+    later, _ = small_alg(target_entropy_updates=(10, 20))
+    for alg in (waiting, later):
+        alg.load(source.save(), None, strict=True)
+    assert waiting.annealing.share(15) == 0.0 and later.annealing.share(15) == 0.5

@@ -200,6 +200,22 @@ def test_minutes_decide_alone(monkeypatch: pytest.MonkeyPatch, flags: list[str],
     assert asked == [expected]
 
 
+def test_compare_hands_evaluation_minutes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Both trainings of a comparison evaluate as often as it was told."""
+    commands: list[list[str]] = []
+
+    def stop(command: list[str], **_: object) -> None:
+        commands.append(command)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
+    monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.subprocess.Popen", stop)
+    with pytest.raises(SystemExit):
+        main(["compare", TASK, "--evaluation-minutes", "2.5", "--folder", str(tmp_path)])
+    (command,) = commands
+    assert command[command.index("--evaluation-minutes") + 1] == "2.5"
+
+
 def test_second_interrupt(
     tiny_runs: dict[str, pathlib.Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -69,6 +69,8 @@ def test_progress_is_tracking() -> None:
         squares = (command - velocity) ** 2
         kernels = np.exp(-np.column_stack([squares[:, :2].sum(axis=1), squares[:, 2]]) / 0.25)
         assert extras["progress"] == pytest.approx(kernels.mean(), abs=1e-5)
+    rewards = {name: term for name, term in env.task.rewards.items() if name != "track_ang_vel_z_exp"}
+    assert "progress" not in make_env(FLAT, 2, rewards=rewards).step(torch.zeros(2, 12))[3]  # half of it is none
 
 
 def make_fall(env: VelocityEnv, rows: list[int]) -> None:

@@ -16,6 +16,7 @@ from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac.envs import check_vec_env
 from rsl_rl_sac.locomotion import VelocityEnv, make_env, task_cfg, task_names
+from rsl_rl_sac.locomotion.world import LocomotionWorld
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.utils.errors import ConfigError, NonFiniteError
@@ -219,6 +220,9 @@ def test_coarse_physics_on_a_height_field() -> None:
             fell |= env.step(0.7 * torch.randn(64, 12, generator=generator))[2].numpy().astype(bool)
         falls[name] = int(fell.sum())
     assert falls["own"] <= 1 and falls["same"] >= 5
+    for name in (FLAT, ROUGH):  # what trainings get
+        env = LocomotionWorld().make_coarse_env(name, 1, seed=0)
+        assert env.task.physics == task_cfg(name).physics.coarse(on_height_field=name == ROUGH)
 
 
 def test_device() -> None:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from rsl_rl_sac.utils.distributed import average
@@ -38,12 +40,15 @@ class Annealing:
         """Take note of the progress that a vector step reports."""
         if self.start is not None:
             return
-        if "progress" not in extras:
+        progress = torch.as_tensor(extras.get("progress", math.nan))
+        # A NaN would stay in the average, and be waited for until the end.
+        if progress.numel() != 1 or not math.isfinite(progress):
             raise EnvContractError(
                 f"algorithm.anneal_progress is {self.least_progress}, but the environment does not say how far it is:"
-                " extras['progress'], a number. Set algorithm.anneal_progress to None to go by gradient steps alone."
+                f" extras['progress'], one finite number, is {extras.get('progress', 'missing')}. Set"
+                " algorithm.anneal_progress to None to go by gradient steps alone."
             )
-        self.progress += (float(extras["progress"]) - self.progress) / SMOOTHING_STEPS
+        self.progress += (float(progress) - self.progress) / SMOOTHING_STEPS
 
     def decide(self, num_updates: int, device: torch.device, world_size: int = 1) -> None:
         """See whether it is time, the same in all processes."""
@@ -61,10 +66,11 @@ class Annealing:
 
     def state_dict(self) -> dict:
         """Return where it is, as numbers."""
-        return {"progress": self.progress, "start": -1 if self.start is None else self.start}
+        waited = self.least_progress is not None and self.start is not None
+        return {"progress": self.progress, "start": self.start if waited else -1}
 
     def load_state_dict(self, state_dict: dict) -> None:
-        """Go on from there. What had begun goes on; otherwise the settings of now decide."""
+        """Go on from there, with the settings of now: only what was waited for is not to be waited for again."""
         self.progress = state_dict["progress"]
-        if state_dict["start"] >= 0:
+        if self.least_progress is not None and state_dict["start"] >= 0:
             self.start = state_dict["start"]

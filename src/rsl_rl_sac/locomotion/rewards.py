@@ -74,6 +74,8 @@ class Rewards:
         self.weights = np.array([terms[name].weight * step_dt for name in self.names], dtype=np.float32)
         self.last = np.zeros((num_envs, len(self.names)), dtype=np.float32)
         self.episode_sums = np.zeros((num_envs, len(self.names)), dtype=np.float32)
+        has_tracking = set(TRACKING_TERMS) <= set(self.names)
+        self._tracking_columns = [self.names.index(name) for name in TRACKING_TERMS] if has_tracking else []
 
     def compute(self, view: StepView) -> np.ndarray:
         """Return the rewards of one step; the weighted terms are left in :attr:`last`."""
@@ -88,10 +90,9 @@ class Rewards:
     def tracking(self) -> np.ndarray:
         """How well each environment tracked its velocity and its turning speed in the last step, 0 to 1 ``(N, 2)``.
 
-        Without the columns of terms that the task does not have.
+        ``(N, 0)`` for a task without both of the terms.
         """
-        columns = [self.names.index(name) for name in TRACKING_TERMS if name in self.names]
-        return self.last[:, columns] / self.weights[columns]
+        return self.last[:, self._tracking_columns] / self.weights[self._tracking_columns]
 
     def reset(self, rows: np.ndarray, episode_length: float) -> dict[str, float]:
         """Clear the sums of some environments; return their means per second of a full episode, for the log."""

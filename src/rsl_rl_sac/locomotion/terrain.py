@@ -307,8 +307,7 @@ class Terrain:
             spec: Model to add to.
             friction: Sliding friction. Torsional and rolling friction are MuJoCo's defaults.
             depth: How far below the ground the height field lies; contacts with it begin at that distance, on the
-                ground. A foot can then sink in by so much more before its centre is under the height field, from where
-                MuJoCo pushes it out sideways.
+                ground. A foot can then sink in by so much more before its centre is under the height field.
         """
         common = {"contype": 1, "conaffinity": 0, "friction": [friction, 0.005, 0.0001]}
         lowest, highest = float(self.heights.min()), float(self.heights.max())
