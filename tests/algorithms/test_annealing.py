@@ -114,3 +114,6 @@ def test_other_settings_after_loading() -> None:
     for alg in (waiting, later):
         alg.load(source.save(), None, strict=True)
     assert waiting.annealing.share(15) == 0.0 and later.annealing.share(15) == 0.5
+    waiting.annealing.start = 3
+    later.load(waiting.save(), None, strict=True)  # nor does one that waited decide for a run that does not
+    assert later.annealing.share(15) == 0.5
