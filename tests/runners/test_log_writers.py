@@ -1,14 +1,23 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Log writers that cannot be had are refused before training."""
+"""Log writers: those that cannot be had are refused before training, the others get what they need."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import importlib.machinery
 import importlib.util
+import pathlib
+import sys
+import types
 
 import pytest
 
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.log_writers import check_log_writer, with_project
+from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 
@@ -39,3 +48,50 @@ def test_project() -> None:
     """Services get the name of the experiment as their project, unless one is named."""
     assert with_project({"experiment_name": "a"})["wandb_project"] == "a"
     assert with_project({"experiment_name": "a", "wandb_project": "b"})["wandb_project"] == "b"
+
+
+class FakeWandb(types.ModuleType):
+    """Takes what rsl_rl's writer sends to W&B; the writer itself is the real one."""
+
+    def __init__(self) -> None:
+        """Start with nothing sent."""
+        super().__init__("wandb")
+        self.__spec__ = importlib.machinery.ModuleSpec("wandb", None)
+        self.configs: dict = {}
+        self.scalars: dict[str, list[float]] = {}
+        self.project = ""
+        self.config = types.SimpleNamespace(update=self.configs.update)
+
+    def init(self, project: str, **_: object) -> None:
+        """Begin a run."""
+        self.project = project
+
+    def log(self, scalars: dict[str, float], step: int | None = None) -> None:
+        """Take scalars."""
+        for name, value in scalars.items():
+            self.scalars.setdefault(name, []).append(value)
+
+    def save(self, *_: object, **__: object) -> None:
+        """Take a file."""
+
+    def finish(self) -> None:
+        """End the run."""
+
+
+@pytest.mark.parametrize("cfg", [RunnerCfg(), PPORunnerCfg()], ids=["sac", "ppo"])
+def test_wandb(cfg: RunnerCfg | PPORunnerCfg, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B gets the configuration of the environment, which is a dictionary, and the losses of every iteration."""
+    wandb = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    with contextlib.suppress(ImportError):  # before 5.4 the writer is imported, and imports W&B, when it is needed
+        monkeypatch.setattr(importlib.import_module("rsl_rl.utils.wandb_log_writer"), "wandb", wandb)
+    cfg.logger, cfg.num_envs, cfg.num_steps_per_env, cfg.max_iterations = "wandb", 8, 4, 3
+    cfg.actor.hidden_dims = cfg.critic.hidden_dims = [16]
+    if isinstance(cfg, RunnerCfg):
+        cfg.algorithm.num_mini_batches, cfg.algorithm.batch_size, cfg.algorithm.replay_size = 2, 16, 1000
+    training = Training("Velocity-Flat-Unitree-Go1", cfg, tmp_path, evaluation_envs=2, num_cores=1)
+    training.run()
+    assert wandb.project == cfg.experiment_name
+    assert wandb.configs["env_cfg"] == training.env.cfg and "rewards" in wandb.configs["env_cfg"]
+    losses = [values for name, values in wandb.scalars.items() if name.startswith("Loss/")]
+    assert len(losses) >= 2 and all(len(values) in (1, 2, 3) for values in losses)

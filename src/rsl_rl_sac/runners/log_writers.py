@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import importlib.util
 
+from rsl_rl.utils.logger import Logger
+
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 _PACKAGES = {
@@ -42,3 +44,21 @@ def check_log_writer(logger: str | dict) -> None:
 def with_project(cfg: dict) -> dict:
     """Return the configuration of a runner in which services that ask for a project find one: the experiment."""
     return {"wandb_project": cfg["experiment_name"], "neptune_project": cfg["experiment_name"], **cfg}
+
+
+class _ReadableCfg(dict):
+    """A dictionary that offers itself in the way in which rsl_rl's writers ask for a configuration."""
+
+    def to_dict(self) -> dict:
+        """Return a plain dictionary."""
+        return dict(self)
+
+
+def make_cfg_readable(logger: Logger) -> None:
+    """Let writers read the environment's configuration if it is a dictionary.
+
+    rsl_rl's environments may have one, but its writers for W&B and Neptune take a dataclass or an object with
+    ``to_dict()`` only, and stop the training otherwise.
+    """
+    if isinstance(logger.env_cfg, dict):
+        logger.env_cfg = _ReadableCfg(logger.env_cfg)

@@ -24,6 +24,7 @@ from tensordict import TensorDict
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.runners.collector import Collector
+from rsl_rl_sac.runners.log_writers import make_cfg_readable
 from rsl_rl_sac.runners.numbers import Numbers, VectorStep
 from rsl_rl_sac.utils.checkpoint import (
     check_parts,
@@ -97,6 +98,7 @@ class OffPolicyRunner(OnPolicyRunner):
         self.disk_faults = DiskFaults(train_cfg.get("disk_faults", "retry"))
         """What to do if a file cannot be written."""
         self.disk_faults.guard_log(self.logger, train_cfg["save_interval"])
+        make_cfg_readable(self.logger)
         self._env_is_fresh = True
         self.numbers = Numbers(
             env,

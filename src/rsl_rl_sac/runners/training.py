@@ -23,7 +23,7 @@ from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
-from rsl_rl_sac.runners.log_writers import check_log_writer, with_project
+from rsl_rl_sac.runners.log_writers import check_log_writer, make_cfg_readable, with_project
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
 from rsl_rl_sac.runners.provenance import record_start
 from rsl_rl_sac.utils.checkpoint import (
@@ -205,6 +205,7 @@ class Training:
         self._disk_faults = DiskFaults(cfg.disk_faults)
         if not isinstance(self.runner, OffPolicyRunner):  # ours does so itself
             self._disk_faults.guard_log(self.runner.logger, cfg.save_interval)
+            make_cfg_readable(self.runner.logger)
         self._log_to_writer = self.runner.logger.log
         self.runner.logger.log = self._after_iteration
         self._clock = _Clock()
