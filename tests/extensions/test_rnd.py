@@ -267,7 +267,7 @@ class TestInSAC:
         returns = []
         update_critic = alg._update_critic
         monkeypatch.setattr(
-            alg, "_update_critic", lambda batch, latent: returns.append(batch) or update_critic(batch, latent)
+            alg, "_update_critic", lambda batch, *rest: returns.append(batch) or update_critic(batch, *rest)
         )
         losses = alg.update()
         assert events == ["add_rewards", "learn"] * 4 and losses["rnd"] > 0.0
@@ -285,7 +285,7 @@ class TestInSAC:
             seen: list = []
             learn, critic = alg.rnd.learn, alg._update_critic  # type: ignore[union-attr]
             monkeypatch.setattr(alg.rnd, "learn", lambda obs, f=learn, s=seen: s.append(obs) or f(obs))
-            monkeypatch.setattr(alg, "_update_critic", lambda b, z, f=critic, s=seen: s.append(b) or f(b, z))
+            monkeypatch.setattr(alg, "_update_critic", lambda b, *z, f=critic, s=seen: s.append(b) or f(b, *z))
             alg.update()
             batches.append(seen)
         (plain_obs, plain), (mirrored_obs, mirrored) = batches

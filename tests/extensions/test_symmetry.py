@@ -82,9 +82,9 @@ def test_training_sees_mirrored_transitions(monkeypatch: pytest.MonkeyPatch) -> 
     seen: list[Batch] = []
     update_critic = alg._update_critic
 
-    def spy(batch: Batch, latent: torch.Tensor) -> dict[str, torch.Tensor]:
+    def spy(batch: Batch, *rest: torch.Tensor) -> dict[str, torch.Tensor]:
         seen.append(batch)
-        return update_critic(batch, latent)
+        return update_critic(batch, *rest)
 
     monkeypatch.setattr(alg, "_update_critic", spy)
     obs = env.get_observations()

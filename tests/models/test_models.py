@@ -13,7 +13,7 @@ import torch.nn as nn
 from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
-from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, sees_the_same
 from rsl_rl_sac.utils import ConfigError
 
 OBS = TensorDict({"policy": torch.randn(6, 5), "privileged": torch.randn(6, 3)}, batch_size=[6])
@@ -84,3 +84,31 @@ def test_actor_learns_from_what_it_acts_with(activation: str, layer_norm: bool) 
     nn.init.normal_(actor.mlp[-2].weight)  # type: ignore[arg-type]
     latent = actor.get_latent(OBS)
     torch.testing.assert_close(actor._evaluate(latent), actor.mlp(latent))
+    constant, live = actor._evaluate_in_parts(latent, 2)
+    torch.testing.assert_close(torch.cat([constant, live]), actor.mlp(latent))
+    assert live.requires_grad and not constant.requires_grad
+
+
+def test_two_sets_of_observations() -> None:
+    """Two sets are normalized as each on its own, one below the other."""
+    critic = CriticEnsemble(OBS, GROUPS, "critic", 2, 2, [16])
+    critic.update_normalization(OBS)
+    other = TensorDict({name: values + 1.0 for name, values in OBS.items()}, batch_size=[6])
+    expected = torch.cat([critic.get_latent(other), critic.get_latent(OBS)])
+    torch.testing.assert_close(normalized_observations(critic, other, OBS), expected)
+
+
+def test_who_sees_the_same() -> None:
+    """Models see the same if they have the same groups in the same order and the same statistics."""
+    groups = {"actor": ["policy", "privileged"], "critic": ["policy", "privileged"], "turned": ["privileged", "policy"]}
+    actor, critic = Actor(OBS, groups, "actor", 2, [16]), CriticEnsemble(OBS, groups, "critic", 2, 2, [16])
+    assert sees_the_same(actor, critic)
+    actor.update_normalization(OBS)
+    assert not sees_the_same(actor, critic)
+    critic.update_normalization(OBS)
+    assert sees_the_same(actor, critic)
+    assert not sees_the_same(actor, Actor(OBS, GROUPS, "actor", 2, [16]))
+    turned = Actor(OBS, groups, "turned", 2, [16])
+    turned.obs_normalizer.load_state_dict(actor.obs_normalizer.state_dict())
+    assert not sees_the_same(actor, turned)
+    assert not sees_the_same(actor, Actor(OBS, groups, "actor", 2, [16], obs_normalization=False))

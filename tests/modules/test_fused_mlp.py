@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 from rsl_rl.modules import MLP
 
-from rsl_rl_sac.modules import can_fuse, fused_mlp
+from rsl_rl_sac.modules import can_fuse, fused_mlp, fused_mlp_in_parts
 
 ACTIVATIONS = [nn.ReLU(), nn.SiLU(), nn.ELU(), nn.Tanh()]
 
@@ -64,6 +64,28 @@ def test_same_without_gradient(activation: nn.Module) -> None:
         output = fused_mlp([x], weights, biases, activation)
     assert torch.equal(output, fused_mlp([x], weights, biases, activation).detach())
     assert torch.equal(x, before)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: type(a).__name__)
+@pytest.mark.usefixtures("double_precision")
+def test_parts(activation: nn.Module) -> None:
+    """Of a batch in two parts the first is a constant; the gradient is that of the second on its own."""
+    weights, biases = stacked(2, [5, 4, 3])
+    one, other = torch.randn(7, 3, requires_grad=True), torch.randn(7, 2, requires_grad=True)
+    constant, live = fused_mlp_in_parts([one, other], weights, biases, activation, 3)
+    expected = fused_mlp([one, other], weights, biases, activation)
+    torch.testing.assert_close(torch.cat([constant, live], dim=1), expected)
+    assert not constant.requires_grad and constant.shape == (2, 3, 3)
+    gradients = torch.autograd.grad(live.square().sum(), [one, other, *weights, *biases])
+    expected_gradients = torch.autograd.grad(expected[:, 3:].square().sum(), [one, other, *weights, *biases])
+    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(gradient, expected_gradient)
+    assert not bool(gradients[0][:3].any())
+    with torch.no_grad():
+        for part, with_gradient in zip(
+            fused_mlp_in_parts([one, other], weights, biases, activation, 3), (constant, live), strict=True
+        ):
+            assert torch.equal(part, with_gradient)
 
 
 def test_unknown_activation() -> None:

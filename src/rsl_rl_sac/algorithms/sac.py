@@ -25,7 +25,7 @@ from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
 from rsl_rl_sac.envs.check_vec_env import check_step
 from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
-from rsl_rl_sac.models import Actor, CriticEnsemble
+from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, sees_the_same
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
@@ -216,6 +216,7 @@ class SAC:
         counts: dict[str, int] = dict.fromkeys(METRICS, 0)
         zero = torch.zeros((), device=self.device)
         probe: tuple[torch.Tensor, tuple[torch.Tensor, ...]] | None = None
+        same_latents = sees_the_same(self.actor, self.critic)
         for i, batch in enumerate(self.storage.mini_batches(num_steps, self.cfg.batch_size)):
             batch = batch.to(self.device) if self.storage.device != self.device else batch
             metrics: dict[str, torch.Tensor] = {}
@@ -227,20 +228,7 @@ class SAC:
             if probe is None and self.cfg.desired_kl is not None:
                 latent = self.actor.get_latent(batch.observations)
                 probe = (latent, self.actor.distribution_parameters(latent))
-            updates_policy = self._is_policy_step()
-            critic_latent = self.critic.get_latent(batch.observations)
-
-            metrics |= self._update_critic(batch, critic_latent)
-            updates_temperature = self.cfg.auto_temperature and self.num_updates >= self.cfg.actor_start_update
-            if updates_policy or updates_temperature:
-                with torch.set_grad_enabled(updates_policy):
-                    actions, log_prob = self.actor.sample(self.actor.get_latent(batch.observations))
-                if updates_temperature:
-                    metrics |= self._update_temperature(log_prob.detach())
-                if updates_policy:
-                    metrics |= self._update_actor(batch, critic_latent, actions, log_prob)
-            self._target_parameters.follow(self._critic_parameters, self.cfg.tau)
-
+            metrics |= self._gradient_step(batch, same_latents)
             self.num_updates += 1
             # Kept on the device: reading numbers at every step would make a GPU wait.
             history[i] = torch.stack([metrics.get(name, zero) for name in METRICS])
@@ -252,11 +240,44 @@ class SAC:
         sums = dict(zip(METRICS, history.sum(dim=0).tolist(), strict=True))
         return {name: sums[name] / count for name, count in counts.items() if count > 0}
 
-    def _update_critic(self, batch: Batch, latent: torch.Tensor) -> dict[str, torch.Tensor]:
+    def _gradient_step(self, batch: Batch, same_latents: bool) -> dict[str, torch.Tensor]:
+        """Update critics, temperature, actor and targets by one mini-batch.
+
+        Args:
+            batch: Mini-batch.
+            same_latents: Whether actor and critics see the same of a state.
+        """
+        updates_policy = self._is_policy_step()
+        updates_temperature = self.cfg.auto_temperature and self.num_updates >= self.cfg.actor_start_update
+        # The next states above the states: what is needed of both is computed at once.
+        num_next, both = len(batch.actions), (batch.next_observations, batch.observations)
+        actor_latent = normalized_observations(self.actor, *both)
+        critic_latent = actor_latent if same_latents else normalized_observations(self.critic, *both)
+        next_latent, latent = critic_latent[:num_next], critic_latent[num_next:]
+        if not (updates_policy or updates_temperature):
+            actor_latent = actor_latent[:num_next]
+        with torch.set_grad_enabled(updates_policy):
+            next_sample, (actions, log_prob) = self.actor.sample_in_parts(actor_latent, num_next)
+
+        metrics = self._update_critic(batch, latent, next_latent, *next_sample)
+        if updates_temperature:
+            metrics |= self._update_temperature(log_prob.detach())
+        if updates_policy:
+            metrics |= self._update_actor(batch, latent, actions, log_prob)
+        self._target_parameters.follow(self._critic_parameters, self.cfg.tau)
+        return metrics
+
+    def _update_critic(
+        self,
+        batch: Batch,
+        latent: torch.Tensor,
+        next_latent: torch.Tensor,
+        next_actions: torch.Tensor,
+        next_log_prob: torch.Tensor,
+    ) -> dict[str, torch.Tensor]:
         """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
         with torch.no_grad():
-            next_actions, next_log_prob = self.actor.sample(self.actor.get_latent(batch.next_observations))
-            next_outputs = self.target_critic(self.critic.get_latent(batch.next_observations), next_actions)
+            next_outputs = self.target_critic(next_latent, next_actions)
             soft_values = self._reduce(self.critic.head(next_outputs)) - self.alpha * next_log_prob
             target = self.cfg.reward_scale * batch.returns + batch.discounts * soft_values
         outputs = self.critic.mlp(latent, batch.actions)
@@ -271,7 +292,7 @@ class SAC:
 
     def _reduce(self, values: torch.Tensor) -> torch.Tensor:
         """Return one value for those of all critics: their minimum (clipped double Q), or their mean."""
-        return values.min(dim=0).values if self.cfg.value_reduction == "min" else values.mean(dim=0)
+        return values.amin(dim=0) if self.cfg.value_reduction == "min" else values.mean(dim=0)
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4)."""

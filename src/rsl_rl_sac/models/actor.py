@@ -10,7 +10,8 @@ from rsl_rl.models import MLPModel
 from rsl_rl.modules import HiddenState
 from tensordict import TensorDict
 
-from rsl_rl_sac.modules import SquashedGaussian, can_fuse, fused_mlp
+from rsl_rl_sac.models.observations import normalized_observations
+from rsl_rl_sac.modules import SquashedGaussian, can_fuse, fused_mlp_in_parts
 from rsl_rl_sac.utils.errors import ConfigError
 
 
@@ -65,6 +66,25 @@ class Actor(MLPModel):
         self.distribution.update(self._evaluate(latent))
         return self.distribution.sample_with_log_prob()
 
+    def sample_in_parts(
+        self, latent: torch.Tensor, num_constant: int
+    ) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+        """Sample as :meth:`sample`, in one pass for two sets of states of which only the second needs a gradient.
+
+        Args:
+            latent: Output of :meth:`get_latent`.
+            num_constant: Rows at the beginning through which no gradient flows.
+
+        Returns:
+            Actions and log-probabilities of those rows, and of the others.
+        """
+        constant, live = self._evaluate_in_parts(latent, num_constant)
+        with torch.no_grad():
+            self.distribution.update(constant)
+            constants = self.distribution.sample_with_log_prob()
+        self.distribution.update(live)
+        return constants, self.distribution.sample_with_log_prob()
+
     @torch.no_grad()
     def distribution_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Return mean and standard deviation before the squashing, without gradients."""
@@ -83,22 +103,22 @@ class Actor(MLPModel):
         return normalized_observations(self, obs)
 
     def _evaluate(self, latent: torch.Tensor) -> torch.Tensor:
+        """Evaluate the network."""
+        return self._evaluate_in_parts(latent, 0)[1]
+
+    def _evaluate_in_parts(self, latent: torch.Tensor, num_constant: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Evaluate the network, as one operation if it consists of linear layers and a known activation only."""
         *hidden, head, _ = self.mlp
         if not all(isinstance(layer, nn.Linear) or can_fuse(layer) for layer in hidden):
-            return self.mlp(latent)
+            with torch.no_grad():
+                constant = self.mlp(latent[:num_constant])
+            return constant, self.mlp(latent[num_constant:])
         linears = [layer for layer in (*hidden, head) if isinstance(layer, nn.Linear)]
         weights: list[torch.Tensor] = [layer.weight for layer in linears]
         biases: list[torch.Tensor] = [layer.bias for layer in linears]
-        output = fused_mlp([latent], weights, biases, hidden[1])
-        return output.view(*latent.shape[:-1], *self.distribution.input_dim)
-
-
-def normalized_observations(model: MLPModel, obs: TensorDict) -> torch.Tensor:
-    """Concatenate and normalize the observation groups of a model, in the default type whatever theirs is."""
-    dtype = torch.get_default_dtype()
-    groups = [obs[group].to(dtype) for group in model.obs_groups]
-    return model.obs_normalizer(torch.cat(groups, dim=-1) if len(groups) > 1 else groups[0])
+        parts = fused_mlp_in_parts([latent], weights, biases, hidden[1], num_constant)
+        constant, live = (part.view(-1, *self.distribution.input_dim) for part in parts)
+        return constant, live
 
 
 def _with_layer_norm(mlp: nn.Sequential) -> nn.Sequential:

@@ -12,7 +12,7 @@ from rsl_rl.models import MLPModel
 from rsl_rl.modules import MLP, HiddenState
 from tensordict import TensorDict
 
-from rsl_rl_sac.models.actor import normalized_observations
+from rsl_rl_sac.models.observations import normalized_observations
 from rsl_rl_sac.modules import CategoricalHead, EnsembleMLP, ScalarHead, make_head
 
 

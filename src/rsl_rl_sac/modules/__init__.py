@@ -3,7 +3,7 @@
 """Building blocks of the models."""
 
 from .ensemble_mlp import EnsembleMLP
-from .fused_mlp import can_fuse, fused_mlp
+from .fused_mlp import can_fuse, fused_mlp, fused_mlp_in_parts
 from .squashed_gaussian import SquashedGaussian
 from .value_head import CategoricalHead, ScalarHead, make_head
 
@@ -14,5 +14,6 @@ __all__ = [
     "SquashedGaussian",
     "can_fuse",
     "fused_mlp",
+    "fused_mlp_in_parts",
     "make_head",
 ]

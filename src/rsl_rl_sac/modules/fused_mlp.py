@@ -80,10 +80,35 @@ def fused_mlp(
     Returns:
         Outputs of shape ``[N, batch, out]``, with N = 1 for the weights of linear layers.
     """
+    return fused_mlp_in_parts(inputs, weights, biases, activation, 0)[1]
+
+
+def fused_mlp_in_parts(
+    inputs: list[torch.Tensor],
+    weights: list[torch.Tensor],
+    biases: list[torch.Tensor],
+    activation: nn.Module,
+    num_constant: int,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Evaluate as :func:`fused_mlp`, with a gradient for a part of the batch only.
+
+    One pass for states that need a gradient and for others that do not costs less than two passes of half the size.
+
+    Args:
+        inputs: As above.
+        weights: As above.
+        biases: As above.
+        activation: As above.
+        num_constant: Rows at the beginning of the batch through which no gradient flows.
+
+    Returns:
+        Outputs of those rows, which are constants, and outputs of the other rows.
+    """
     rules = _ACTIVATIONS[type(activation)]
     if torch.is_grad_enabled():
-        return _FusedMLP.apply(rules, len(inputs), *inputs, *weights, *biases)  # type: ignore[return-value]
-    return _evaluate(rules, inputs, weights, biases, keep=False)[0]
+        return _FusedMLP.apply(rules, num_constant, len(inputs), *inputs, *weights, *biases)  # type: ignore[return-value]
+    output = _evaluate(rules, inputs, weights, biases, keep=False)[0]
+    return output[:, :num_constant], output[:, num_constant:]
 
 
 def _evaluate(
@@ -118,26 +143,35 @@ class _FusedMLP(torch.autograd.Function):
     """The perceptrons with their gradient."""
 
     @staticmethod
-    def forward(ctx, rules: _Activation, num_inputs: int, *tensors: torch.Tensor) -> torch.Tensor:  # noqa: ANN001
+    def forward(
+        ctx,  # noqa: ANN001
+        rules: _Activation,
+        num_constant: int,
+        num_inputs: int,
+        *tensors: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         num_layers = (len(tensors) - num_inputs) // 2
         inputs, parameters = list(tensors[:num_inputs]), list(tensors[num_inputs:])
         weights, biases = parameters[:num_layers], parameters[num_layers:]
         output, layer_inputs, arguments = _evaluate(rules, inputs, weights, biases, keep=True)
         ctx.rules, ctx.num_layers = rules, num_layers
         ctx.input_sizes = [x.shape[-1] for x in inputs]
-        ctx.save_for_backward(*weights, *layer_inputs, *arguments)
-        return output
+        ctx.num_constant = num_constant
+        ctx.save_for_backward(*weights, *(values[:, num_constant:] for values in (*layer_inputs, *arguments)))
+        constant = output[:, :num_constant]
+        ctx.mark_non_differentiable(constant)
+        return constant, output[:, num_constant:]
 
     @staticmethod
     def backward(ctx, *grad_outputs: torch.Tensor) -> tuple:  # noqa: ANN001
-        (grad,) = grad_outputs
+        grad = grad_outputs[1]
         m, n = ctx.num_layers, len(ctx.input_sizes)
         weights, layer_inputs, arguments = (
             ctx.saved_tensors[:m],
             ctx.saved_tensors[m : 2 * m],
             ctx.saved_tensors[2 * m :],
         )
-        needs_input, needs_weight = ctx.needs_input_grad[2 : 2 + n], ctx.needs_input_grad[2 + n : 2 + n + m]
+        needs_input, needs_weight = ctx.needs_input_grad[3 : 3 + n], ctx.needs_input_grad[3 + n : 3 + n + m]
         is_linear = weights[0].dim() == 2
         if is_linear:
             weights = [weight.t().unsqueeze(0) for weight in weights]
@@ -160,9 +194,12 @@ class _FusedMLP(torch.autograd.Function):
         start = 0
         for size, needed in zip(ctx.input_sizes, needs_input, strict=True):
             columns = weights[0][:, start : start + size]
-            input_grads.append(torch.bmm(grad, columns.transpose(1, 2)).sum(dim=0) if needed else None)
+            input_grad = torch.bmm(grad, columns.transpose(1, 2)).sum(dim=0) if needed else None
+            if input_grad is not None and ctx.num_constant > 0:
+                input_grad = nn.functional.pad(input_grad, (0, 0, ctx.num_constant, 0))
+            input_grads.append(input_grad)
             start += size
         if is_linear:
             weight_grads = [weight_grad if weight_grad is None else weight_grad[0].t() for weight_grad in weight_grads]
             bias_grads = [bias_grad if bias_grad is None else bias_grad.flatten() for bias_grad in bias_grads]
-        return (None, None, *input_grads, *weight_grads, *bias_grads)
+        return (None, None, None, *input_grads, *weight_grads, *bias_grads)
