@@ -34,40 +34,28 @@ def _ppo_paper(words: set[str]) -> PPORunnerCfg:
 
 
 def _cpu(words: set[str]) -> RunnerCfg:
-    """Chosen by experiment for machines without a GPU (docs/learning.md): on Go1, with Go2 as a check, and on H1."""
+    """Chosen by experiment for machines without a GPU (docs/learning.md): on Go1, with Go2 and H1 as a check.
+
+    Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks. It is the same
+    in radians on every robot, whatever its unit of action: bounds of 0.5, and noise that goes from 0.14 to 0.06. With
+    the same noise in units instead, ANYmal B, whose unit is twice as large, only learned to fall.
+    """
     cfg = RunnerCfg(num_envs=512, num_steps_per_env=4, max_iterations=5000, save_interval=500, overlap=True)
     cfg.keep_checkpoints = 2
+    cfg.coarse_physics = True  # in which the noise costs a third (benchmarks/exploration.py)
     cfg.actor.hidden_dims = [256, 128, 64]
     cfg.critic.hidden_dims = [256, 128, 64]
-    # One critic, and more steps of it, instead of two: gradient steps are what a CPU is short of.
-    cfg.critic.num_critics, cfg.critic.num_atoms = 1, 101
-    algorithm = cfg.algorithm
-    algorithm.actor_start_update, algorithm.tau = 1000, 0.02
-    algorithm.save_replay = True  # a stopped run goes on exactly
-    algorithm.reward_scale = 20.0
-    return _cpu_humanoid(cfg) if words & HUMANOIDS else _cpu_quadruped(cfg, _action_scale(words))
-
-
-def _action_scale(words: set[str]) -> float:
-    """Return the radians that a unit of action stands for: what a word such as ``0.5rad`` says, or Isaac Lab's."""
-    said = [float(word.removesuffix("rad")) for word in words if re.fullmatch(r"\d+(\.\d+)?rad", word)]
-    return said[0] if said else 0.5 if "anymal" in words else 0.25
-
-
-def _cpu_quadruped(cfg: RunnerCfg, action_scale: float) -> RunnerCfg:
-    """Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks.
-
-    The same in radians on every robot, whatever its unit of action: bounds of 0.5, and noise that goes from 0.14 to
-    0.06. With the same noise in units instead, ANYmal B, whose unit is twice as large, only learned to fall.
-    """
-    cfg.coarse_physics = True  # in which the noise costs a third (benchmarks/exploration.py)
-    cfg.critic.value_range = (-10.0, 30.0)
     cfg.actor.distribution_cfg.init_std = 0.6
+    # One critic, and more steps of it, instead of two: gradient steps are what a CPU is short of.
+    cfg.critic.num_critics, cfg.critic.num_atoms, cfg.critic.value_range = 1, 101, (-10.0, 30.0)
     algorithm = cfg.algorithm
     algorithm.num_mini_batches, algorithm.replay_size, algorithm.training_start_iteration = 16, 1_000_000, 10
+    algorithm.save_replay = True  # a stopped run goes on exactly
+    algorithm.reward_scale, algorithm.tau, algorithm.actor_start_update = 20.0, 0.02, 1000
     # The critic is ahead of the actor: with an actor step for every second one of the critic, walking was not found.
     algorithm.policy_update_frequency, algorithm.actor_learning_rate, algorithm.critic_learning_rate = 4, 6e-4, 1e-3
     # Small batches: on Go2 as much is learned from a step of the environments as from batches of 512, in less time.
+    action_scale = _action_scale(words)
     algorithm.batch_size, algorithm.largest_action = 256, 0.5 / action_scale
     algorithm.init_temperature, algorithm.temperature_learning_rate = 0.04, 1e-3
     # In nats per joint, of a unit of 0.25 rad; the unit of this robot adds its logarithm.
@@ -76,24 +64,16 @@ def _cpu_quadruped(cfg: RunnerCfg, action_scale: float) -> RunnerCfg:
     algorithm.target_entropy_updates, algorithm.final_learning_rate_scale = (16_000, 28_000), 0.3
     algorithm.anneal_progress = 0.5  # not before it walks after a fashion; standing has 0.24
     algorithm.symmetry_cfg = SymmetryCfg()
+    if words & HUMANOIDS:
+        cfg.critic.value_range = (-20.0, 40.0)  # a fall costs more
+        algorithm.symmetry_cfg = None
     return cfg
 
 
-def _cpu_humanoid(cfg: RunnerCfg) -> RunnerCfg:
-    """Little noise of one size within wide bounds: a humanoid first learns to stay on its feet.
-
-    Without mirrored transitions, with which H1 took 1.4 times as many steps to that (benchmarks/symmetry.py).
-    """
-    cfg.critic.value_range = (-20.0, 40.0)
-    cfg.actor.distribution_cfg.init_std, cfg.actor.distribution_cfg.log_std_range = 0.09, (-2.45, -2.35)
-    algorithm = cfg.algorithm
-    algorithm.num_mini_batches, algorithm.replay_size, algorithm.training_start_iteration = 24, 2_000_000, 5
-    algorithm.policy_update_frequency, algorithm.desired_kl, algorithm.batch_size = 3, 0.05, 512
-    algorithm.n_step, algorithm.critic_learning_rate = 3, 1e-3
-    # Wide enough that the policy does not escape its noise towards the bounds, narrow enough for the critic to follow.
-    algorithm.largest_action = 5.0
-    algorithm.auto_temperature, algorithm.init_temperature = False, 0.01
-    return cfg
+def _action_scale(words: set[str]) -> float:
+    """Return the radians that a unit of action stands for: what a word such as ``0.5rad`` says, or Isaac Lab's."""
+    said = [float(word.removesuffix("rad")) for word in words if re.fullmatch(r"\d+(\.\d+)?rad", word)]
+    return said[0] if said else 0.5 if words & {"anymal", *HUMANOIDS} else 0.25
 
 
 def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
@@ -109,7 +89,7 @@ def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
         hidden_dims = [256, 128, 128]
     cfg.actor.hidden_dims, cfg.critic.hidden_dims = list(hidden_dims), list(hidden_dims)
     cfg.actor.obs_normalization = cfg.critic.obs_normalization = True
-    cfg.coarse_physics = not words & HUMANOIDS  # as SAC's
+    cfg.coarse_physics = True  # as SAC's
     cfg.algorithm.entropy_coef = 0.005 if "anymal" in words else 0.008 if "g1" in words else 0.01
     return cfg
 
