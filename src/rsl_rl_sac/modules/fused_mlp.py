@@ -157,7 +157,8 @@ class _FusedMLP(torch.autograd.Function):
         ctx.rules, ctx.num_layers = rules, num_layers
         ctx.input_sizes = [x.shape[-1] for x in inputs]
         ctx.num_constant = num_constant
-        ctx.save_for_backward(*weights, *(values[:, num_constant:] for values in (*layer_inputs, *arguments)))
+        kept = [*layer_inputs, *arguments]
+        ctx.save_for_backward(*weights, *(kept if num_constant == 0 else [values[:, num_constant:] for values in kept]))
         constant = output[:, :num_constant]
         ctx.mark_non_differentiable(constant)
         return constant, output[:, num_constant:]

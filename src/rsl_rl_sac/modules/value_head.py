@@ -27,7 +27,7 @@ class ScalarHead(nn.Module):
             outputs: Outputs of the networks, shape ``[N, batch]``.
             target: Target values, shape ``[batch]``.
         """
-        return (outputs - target).square().mean()
+        return nn.functional.mse_loss(outputs, target.expand_as(outputs))
 
 
 class CategoricalHead(nn.Module):
