@@ -95,7 +95,10 @@ def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
 
 
 def _gym(words: set[str]) -> RunnerCfg:
-    """The usual SAC for a few environments, a gradient step for every step of theirs; 1 M steps, as is customary."""
+    """The usual SAC for a few environments, a gradient step for every step of theirs; 1 M steps, as is customary.
+
+    The actor moves with every second step of the critics, as in TD3, which saves a fifth of the time.
+    """
     cfg = RunnerCfg(num_envs=4, num_steps_per_env=16, max_iterations=15_625, save_interval=1000, keep_checkpoints=2)
     for network in (cfg.actor, cfg.critic):
         network.hidden_dims, network.activation, network.obs_normalization = [256, 256], "relu", False
@@ -105,7 +108,7 @@ def _gym(words: set[str]) -> RunnerCfg:
     algorithm.num_mini_batches, algorithm.batch_size, algorithm.replay_size = 64, 256, 1_000_000
     algorithm.actor_learning_rate = algorithm.critic_learning_rate = algorithm.temperature_learning_rate = 3e-4
     algorithm.gamma, algorithm.n_step, algorithm.tau, algorithm.max_grad_norm = 0.99, 1, 0.005, 1e6
-    algorithm.init_temperature, algorithm.target_entropy_scale = 1.0, 1.0
+    algorithm.init_temperature, algorithm.target_entropy_scale, algorithm.policy_update_frequency = 1.0, 1.0, 2
     algorithm.training_start_iteration, algorithm.save_replay = 16, True  # about a thousand steps
     if "pendulum" in words:
         cfg.max_iterations, algorithm.actor_learning_rate, algorithm.critic_learning_rate = 313, 1e-3, 1e-3
