@@ -37,8 +37,8 @@ Every field can be set in three places:
 
 - **In Python**: `cfg = preset("paper")`, then `cfg.algorithm.gamma = 0.98`. `cfg.to_dict()` is what runners take.
 - **On the command line**: `--algorithm.gamma 0.98`; underscores become dashes. A switch has two flags, `--overlap` and
-  `--no-overlap`. A section that may be absent is switched by a word after the flags: `algorithm.symmetry-cfg:none`, or
-  `algorithm.rnd-cfg:rnd-cfg --algorithm.rnd-cfg.weight 10`.
+  `--no-overlap`. A section that may be absent is there as soon as a flag is about it, as
+  `--algorithm.rnd-cfg.weight 10`; a word in place of flags takes one away: `algorithm.symmetry-cfg:none`.
 - **In a file**: `rsl-rl-sac train --config RUN/config.yaml` starts from the settings of a run.
 
 Unknown fields and values out of range are refused with one line.

@@ -11,8 +11,9 @@ import pytest
 
 from rsl_rl_sac.cli import main, train
 from rsl_rl_sac.cli.train import parse
-from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
+from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.utils.errors import ConfigError
 
 TASK = "Velocity-Flat-Unitree-G1"
 
@@ -26,6 +27,18 @@ def test_preset_and_task_decide_on_defaults() -> None:
     ppo = parse([TASK, "--agent=ppo", "--actor.distribution-cfg.init-std", "0.4"])
     assert isinstance(ppo.cfg, PPORunnerCfg)
     assert ppo.cfg.actor.hidden_dims == [256, 128, 128] and ppo.cfg.actor.distribution_cfg.init_std == 0.4
+
+
+def test_flags_of_absent_sections() -> None:
+    """A flag of a section that may be absent is like any other: it makes the section present, and changes it."""
+    flags = ["--algorithm.symmetry-cfg.use-mirror-loss", "--algorithm.rnd-cfg.weight", "0.5"]
+    for task in ("Velocity-Flat-Unitree-Go2", "Velocity-Flat-Unitree-H1"):  # with symmetry in its preset, and without
+        algorithm = parse([task, *flags]).cfg.algorithm
+        assert algorithm.symmetry_cfg == SymmetryCfg(use_mirror_loss=True) and algorithm.rnd_cfg == RndCfg(weight=0.5)
+        assert parse([task, flags[0]]).cfg.algorithm.rnd_cfg is None
+    assert parse(["Velocity-Flat-Unitree-Go2", "algorithm.symmetry-cfg:none"]).cfg.algorithm.symmetry_cfg is None
+    with pytest.raises(ConfigError, match=r"Did you mean --algorithm\.symmetry-cfg\.use-mirror-loss"):
+        parse(["Velocity-Flat-Unitree-Go2", "--algorithm.symmetry-cfg.use-miror-loss"])
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,11 @@ import pytest
 from rsl_rl_sac.cli import evaluate, export, main
 from rsl_rl_sac.cli.main import VERBS
 from rsl_rl_sac.locomotion.evaluation import make_evaluation_env
+from rsl_rl_sac.locomotion.runs import load_policy, resolve_run
 from rsl_rl_sac.locomotion.terrain import SUB_TERRAINS
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
+from rsl_rl_sac.utils.checkpoint import load_safely, save_atomically
+from rsl_rl_sac.utils.errors import CheckpointError
 from tests.locomotion.run_helpers import write_run
 
 TASK = "Velocity-Flat-Unitree-Go1"
@@ -171,7 +174,7 @@ def test_bad_runs(
         ),
         *(
             (verb, "-Flat-", "-Rough-", "(1, 48) in the file, expected (1, 235)")
-            for verb in ("evaluate", "export", "play")
+            for verb in ("evaluate", "export", "info", "play")
         ),
     ],
 )
@@ -186,6 +189,47 @@ def test_configuration_that_does_not_fit(
         main([verb, str(tmp_path / "run")])
     errors = capsys.readouterr().err.strip().splitlines()
     assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
+
+
+@pytest.mark.parametrize("verb", ["evaluate", "export", "info", "play"])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"iter": "x"}, "is not a checkpoint of a training"),
+        ({"infos": [1]}, "is not a checkpoint of a training"),
+        ({"actor_state_dict": {"a": 1}}, "is not a checkpoint of a training"),
+        ({"infos": {"task": "Velocity-Flat-Unitree-A1"}}, "is of the task Velocity-Flat-Unitree-A1, the configuration"),
+    ],
+)
+def test_sound_file_of_something_else(
+    verb: str, content: dict, message: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Files that can be read but hold other things, the policy of a robot of the same size among them, are refused."""
+    write_run(tmp_path / "run")
+    path = tmp_path / "run" / "model_1.pt"
+    save_atomically({**load_safely(path, "cpu"), **content}, path)
+    with pytest.raises(SystemExit) as exit_info:
+        main([verb, str(tmp_path / "run")])
+    errors = capsys.readouterr().err.strip().splitlines()
+    assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
+
+
+@pytest.mark.parametrize("agent", ["sac", "ppo"])
+def test_trained_policy_beside_another_task(agent: str, tiny_runs: Runs, tmp_path: pathlib.Path) -> None:
+    """Checkpoints of trainings say their task: that of Go1 is no policy for A1, which has the same sizes."""
+    shutil.copytree(tiny_runs[agent], tmp_path / "run")
+    config = tmp_path / "run" / "config.yaml"
+    config.write_text(config.read_text().replace("Unitree-Go1", "Unitree-A1"))
+    with pytest.raises(CheckpointError, match="is of the task Velocity-Flat-Unitree-Go1"):
+        load_policy(resolve_run(tmp_path / "run"))
+
+
+def test_damaged_provenance_is_ignored(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is only a note: a run is told of without it."""
+    write_run(tmp_path / "run")
+    (tmp_path / "run" / "provenance.json").write_text('[{"a": 1}, 3]')
+    main(["info", str(tmp_path / "run")])
+    assert "Velocity-Flat-Unitree-Go2" in capsys.readouterr().out
 
 
 def test_other_task(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

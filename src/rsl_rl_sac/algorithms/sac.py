@@ -23,15 +23,15 @@ from rsl_rl_sac.algorithms.metrics import METRICS, find_break
 from rsl_rl_sac.algorithms.saved_state import check_saved_state
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
-from rsl_rl_sac.envs.check_vec_env import check_step
+from rsl_rl_sac.envs.check_vec_env import check_final_obs, check_step
 from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
-from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, sees_the_same
+from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, same_observations, sees_the_same
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
 from rsl_rl_sac.utils.devices import check_device, within_memory
 from rsl_rl_sac.utils.distributed import average, broadcast, update_normalization
-from rsl_rl_sac.utils.errors import CheckpointError, EnvContractError, NonFiniteError
+from rsl_rl_sac.utils.errors import CheckpointError, NonFiniteError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 from rsl_rl_sac.utils.seeding import rank_seed
 
@@ -151,7 +151,7 @@ class SAC:
 
     def record(self, obs: TensorDict, actions: torch.Tensor) -> None:
         """Take note of actions, which may come from a copy of the policy; :meth:`process_env_step` stores them."""
-        if self._next_obs is not None and not _same(obs, self._next_obs):
+        if self._next_obs is not None and not same_observations(obs, self._next_obs):
             self.storage.cut()  # somebody stepped or reset the environment in between
         self._last_obs = obs
         self._last_actions = actions
@@ -178,14 +178,8 @@ class SAC:
                 f" gradient steps; it was not stored.{self._last_save()}"
             )
         time_outs, final_obs, invalid = (extras.get(name) for name in ("time_outs", "final_obs", "invalid"))
-        needs_final_obs = final_obs is None and self.cfg.missing_final_obs == "error"
-        if needs_final_obs and time_outs is not None and bool(((time_outs.to(dones.device) > 0) & (dones > 0)).any()):
-            raise EnvContractError(
-                "An episode ended by time, but extras['final_obs'] is missing: the observation before the reset, which"
-                " the critic must bootstrap from. Let the environment provide it (docs/your-environment.md), or an"
-                " adapter of rsl_rl_sac.envs: GymnasiumVecEnv, MjlabVecEnv or IsaacLabVecEnv. Or set"
-                " algorithm.missing_final_obs to 'drop' to leave such transitions out."
-            )
+        if self.cfg.missing_final_obs == "error":
+            check_final_obs(dones, time_outs, final_obs)
         if self.rnd is not None:
             self.intrinsic_rewards = self.rnd.process_step(obs, dones, time_outs, final_obs)
             rewards = rewards if self.rnd.cfg.recompute_rewards else rewards + self.intrinsic_rewards
@@ -241,12 +235,7 @@ class SAC:
         return {name: sums[name] / count for name, count in counts.items() if count > 0}
 
     def _gradient_step(self, batch: Batch, same_latents: bool) -> dict[str, torch.Tensor]:
-        """Update critics, temperature, actor and targets by one mini-batch.
-
-        Args:
-            batch: Mini-batch.
-            same_latents: Whether actor and critics see the same of a state.
-        """
+        """Update critics, temperature, actor and targets; ``same_latents`` says that all see the same of a state."""
         updates_policy = self._is_policy_step()
         updates_temperature = self.cfg.auto_temperature and self.num_updates >= self.cfg.actor_start_update
         # The next states above the states: what is needed of both is computed at once.
@@ -508,15 +497,10 @@ class SAC:
         actor = build_actor(cfg.get("actor", {}), obs, groups, env.num_actions, low, high)
         critic = build_critic(cfg.get("critic", {}), obs, groups, env.num_actions)
         print(f"Actor Model: {actor}\nCritic Model: {critic}")
-        multi_gpu = cfg.get("multi_gpu") or {}
-        seed = rank_seed(cfg.get("seed") or 0, multi_gpu.get("global_rank", 0))
+        processes = cfg.get("multi_gpu") or {"global_rank": 0, "world_size": 1}
+        seed = rank_seed(cfg.get("seed") or 0, processes["global_rank"])
         storage = build_storage(alg_cfg, obs, groups, env, device, seed)
         symmetry = build_symmetry(alg_cfg.symmetry_cfg, env, low, high, device) if alg_cfg.symmetry_cfg else None
-        world_size = multi_gpu.get("world_size", 1)
-        rnd = build_rnd(alg_cfg.rnd_cfg, obs, groups, env, device, world_size) if alg_cfg.rnd_cfg else None
+        rnd_args = (obs, groups, env, device, processes["world_size"])
+        rnd = build_rnd(alg_cfg.rnd_cfg, *rnd_args) if alg_cfg.rnd_cfg else None
         return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed, rnd)
-
-
-def _same(obs: TensorDict, expected: TensorDict) -> bool:
-    """Return whether observations are those that were expected; the same object costs no comparison."""
-    return obs is expected or all(torch.equal(obs[group], expected[group]) for group in expected.keys())  # noqa: SIM118

@@ -20,7 +20,11 @@ T = TypeVar("T")
 
 
 def parse_options(
-    kind: type[T] | Callable[..., T], program: str, arguments: Sequence[str], default: T | None = None
+    kind: type[T] | Callable[..., T],
+    program: str,
+    arguments: Sequence[str],
+    default: T | None = None,
+    sections_by_word: bool = True,
 ) -> T:
     """Parse the command line of a verb.
 
@@ -29,11 +33,14 @@ def parse_options(
         program: What the user typed before the arguments.
         arguments: Command line.
         default: Options that hold where the command line says nothing.
+        sections_by_word: Whether sections that may be absent are chosen by a word, as ``algorithm.rnd-cfg:rnd-cfg``;
+            otherwise they are there if they are in the default, and their flags are like any others.
 
     Raises:
         ConfigError: If the command line is wrong.
     """
     values = {} if default is None else {"default": default}
+    config = (tyro.conf.PositionalMetavarFromFieldName, *([] if sections_by_word else [tyro.conf.AvoidSubcommands]))
 
     def parse(words: list[str]) -> T | str:
         """Return the options, or what tyro says is wrong."""
@@ -44,7 +51,7 @@ def parse_options(
                     kind,
                     prog=program,
                     args=words,
-                    config=(tyro.conf.PositionalMetavarFromFieldName,),
+                    config=config,
                     **values,  # type: ignore[reportArgumentType]
                 )
         except SystemExit as end:

@@ -22,7 +22,7 @@ from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
-from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
+from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import WORLDS, find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
@@ -56,6 +56,9 @@ _RESUME_FLAGS = (
 
 _TEXT_FLAGS = ("--name", "--folder", "--logs", "--resume", "--config", "--run-name", "--experiment-name")
 """Flags whose value may look like a task."""
+
+_SECTIONS: dict[str, type] = {"rnd_cfg": RndCfg, "symmetry_cfg": SymmetryCfg}
+"""Sections of the algorithm that may be absent; a flag of one makes it present."""
 
 _FILM_SECONDS = 6.0
 
@@ -274,7 +277,7 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
     default_task = task if resumed and task else tyro.MISSING
     default = kind(task=default_task, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
-    return parse_options(kind, "rsl-rl-sac train", arguments, default)
+    return parse_options(kind, "rsl-rl-sac train", arguments, default, not _open_sections(cfg, arguments))
 
 
 def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions | TrainPPOOptions:
@@ -286,7 +289,23 @@ def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions 
         default = TrainSACOptions(task=task, cfg=cfg, **vars(training))
     else:
         default = TrainPPOOptions(task=task, cfg=cfg, **vars(training))
-    return parse_options(type(default), "rsl-rl-sac train", arguments, default)
+    return parse_options(
+        type(default), "rsl-rl-sac train", arguments, default, not _open_sections(default.cfg, arguments)
+    )
+
+
+def _open_sections(cfg: RunnerCfg | PPORunnerCfg, arguments: Sequence[str]) -> bool:
+    """Give a configuration the optional sections that flags are about; return whether there are such flags."""
+    named = [name for name in _SECTIONS if any(flag.startswith(_section_flag(name)) for flag in _flags(arguments))]
+    if not isinstance(cfg, RunnerCfg) or any(argument.startswith("algorithm.") for argument in arguments):
+        return False
+    for name in named:
+        setattr(cfg.algorithm, name, getattr(cfg.algorithm, name) or _SECTIONS[name]())
+    return bool(named)
+
+
+def _section_flag(name: str) -> str:
+    return f"--algorithm.{name.replace('_', '-')}."
 
 
 def _check_numbers(options: TrainOptions) -> None:

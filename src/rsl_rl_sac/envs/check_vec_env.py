@@ -126,6 +126,25 @@ def check_step(
                 raise EnvContractError(f"step(): the {name} have no group '{group}', which they had before.")
 
 
+def check_final_obs(dones: torch.Tensor, time_outs: torch.Tensor | None, final_obs: TensorDict | None) -> None:
+    """Raise an error if an episode ended by time and the observation before its reset is missing.
+
+    Args:
+        dones: Whether the episode ended.
+        time_outs: Whether it ended by time, if the environment tells.
+        final_obs: Observations before the reset, if the environment gives them.
+    """
+    if final_obs is not None or time_outs is None:
+        return
+    if bool(((time_outs.to(dones.device) > 0) & (dones > 0)).any()):
+        raise EnvContractError(
+            "An episode ended by time, but extras['final_obs'] is missing: the observation before the reset, which"
+            " the critic must bootstrap from. Let the environment provide it (docs/your-environment.md), or an"
+            " adapter of rsl_rl_sac.envs: GymnasiumVecEnv, MjlabVecEnv or IsaacLabVecEnv. Or set"
+            " algorithm.missing_final_obs to 'drop' to leave such transitions out."
+        )
+
+
 class _Findings:
     """What was found, each line once."""
 

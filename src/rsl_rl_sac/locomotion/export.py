@@ -27,12 +27,12 @@ from rsl_rl_sac.locomotion.evaluation import make_evaluation_env
 from rsl_rl_sac.locomotion.observations import SCAN_OFFSET, Observations
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg
 from rsl_rl_sac.locomotion.robot import Robot
-from rsl_rl_sac.locomotion.runs import METADATA_NAME, PolicyFile, load_actor, load_policy
+from rsl_rl_sac.locomotion.runs import METADATA_NAME, PolicyFile, load_actor, load_checkpoint, load_policy
 from rsl_rl_sac.locomotion.scene import build_spec, compile_model, joint_addresses
 from rsl_rl_sac.locomotion.tasks import VelocityTaskCfg
 from rsl_rl_sac.locomotion.terrain import scan_points
 from rsl_rl_sac.modules import SquashedGaussian
-from rsl_rl_sac.utils.checkpoint import load_safely, write_bytes_atomically
+from rsl_rl_sac.utils.checkpoint import write_bytes_atomically
 from rsl_rl_sac.utils.errors import ConfigError, ExportError
 from rsl_rl_sac.utils.versions import installed_versions
 
@@ -122,8 +122,8 @@ def make_metadata(file: PolicyFile, actor: MLPModel) -> dict:
     cfg, robot = task_cfg(file.task), _robot(file.task)
     actuators = [robot.actuator_of(name) for name in robot.joint_names]
     lower, upper = robot.soft_limits
-    state = load_safely(file.path, "cpu")
-    iteration, infos = int(state["iter"]), state.get("infos") or {}
+    state = load_checkpoint(file)
+    iteration, infos = state["iter"], state["infos"]
     assert file.cfg is not None
     env_steps = infos.get("env_steps", (iteration + 1) * file.cfg.num_envs * file.cfg.num_steps_per_env)
     metadata = {

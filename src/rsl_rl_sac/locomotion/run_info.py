@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 
 from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RunnerCfg
 from rsl_rl_sac.envs.worlds import find_world
-from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata
+from rsl_rl_sac.locomotion.runs import PolicyFile, file_metadata, load_actor, load_checkpoint
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.provenance import read_provenance
 from rsl_rl_sac.runners.training import read_curve
-from rsl_rl_sac.utils.checkpoint import load_safely
 from rsl_rl_sac.utils.config_file import to_plain
 
 _NOT_SETTINGS = ("experiment_name", "run_name", "logger", "max_iterations")
@@ -54,10 +53,11 @@ def nearest_preset(task: str, cfg: RunnerCfg | PPORunnerCfg) -> tuple[str, dict[
 
 
 def _describe_run(file: PolicyFile, cfg: RunnerCfg | PPORunnerCfg) -> RunInfo:
-    state = load_safely(file.path, "cpu")
-    infos = state.get("infos") or {}
+    state = load_checkpoint(file)
+    if ":" not in file.task:
+        load_actor(file)  # refuses a network that does not fit the task
+    infos, iterations = state["infos"], state["iter"] + 1
     curve = read_curve(file.folder / "curve.csv")
-    iterations = int(state.get("iter", -1)) + 1
     env_steps = infos.get("env_steps", iterations * cfg.num_envs * cfg.num_steps_per_env)
     updates = infos.get("updates", state.get("counters", {}).get("num_updates", 0))
     planned = f" of {cfg.max_iterations:,}" if cfg.max_iterations < UNLIMITED_ITERATIONS else ""

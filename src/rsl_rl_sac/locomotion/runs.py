@@ -115,9 +115,7 @@ def load_actor(file: PolicyFile) -> MLPModel:
     """
     if file.cfg is None:
         raise ConfigError(f"'{file.path}' is an exported policy: name the run it is from.")
-    state = load_safely(file.path, "cpu").get("actor_state_dict")
-    if not isinstance(state, dict):
-        raise CheckpointError(f"'{file.path}' is not a checkpoint of a training: it holds no policy.")
+    state = load_checkpoint(file)["actor_state_dict"]
     actor = _build_actor(file.task, file.cfg)
     expected = {name: tuple(tensor.shape) for name, tensor in actor.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in state.items()}
@@ -130,6 +128,24 @@ def load_actor(file: PolicyFile) -> MLPModel:
             )
     actor.load_state_dict(state)
     return actor.eval()
+
+
+def load_checkpoint(file: PolicyFile) -> dict:
+    """Return the content of a checkpoint: the policy in ``actor_state_dict``, ``iter``, and ``infos``.
+
+    Raises:
+        CheckpointError: If it is damaged, or of another task than the configuration beside it.
+    """
+    state = load_safely(file.path, "cpu")
+    policy, iteration, infos = state.get("actor_state_dict"), state.get("iter", -1), state.get("infos") or {}
+    holds_policy = isinstance(policy, dict) and all(isinstance(value, torch.Tensor) for value in policy.values())
+    if not (holds_policy and type(iteration) is int and isinstance(infos, dict)):
+        raise CheckpointError(f"'{file.path}' is not a checkpoint of a training: it holds no policy.")
+    # Robots of the same size cannot be told apart by the network.
+    task = infos.get("task", file.task)
+    if task != file.task:
+        raise CheckpointError(f"'{file.path}' is of the task {task}, the configuration beside it of {file.task}.")
+    return {**state, "iter": iteration, "infos": infos}
 
 
 def file_metadata(file: PolicyFile) -> dict:

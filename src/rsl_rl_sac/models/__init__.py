@@ -4,6 +4,6 @@
 
 from .actor import Actor
 from .critic_ensemble import CriticEnsemble
-from .observations import normalized_observations, sees_the_same
+from .observations import normalized_observations, same_observations, sees_the_same
 
-__all__ = ["Actor", "CriticEnsemble", "normalized_observations", "sees_the_same"]
+__all__ = ["Actor", "CriticEnsemble", "normalized_observations", "same_observations", "sees_the_same"]

@@ -30,3 +30,8 @@ def sees_the_same(model: MLPModel, other: MLPModel) -> bool:
         and statistics.keys() == others.keys()
         and all(torch.equal(values, others[name]) for name, values in statistics.items())
     )
+
+
+def same_observations(obs: TensorDict, expected: TensorDict) -> bool:
+    """Return whether observations are those that were expected; the same object costs no comparison."""
+    return obs is expected or all(torch.equal(obs[group], expected[group]) for group in expected.keys())  # noqa: SIM118

@@ -276,10 +276,9 @@ class OffPolicyRunner(OnPolicyRunner):
                     " the command line."
                 )
             replay = self._load_replay(path, state["replay_token"]) if has_replay else None
-        if all(gather(replay is not None)):
+        replay_is_here = all(gather(replay is not None))
+        if replay_is_here:
             state["replay_state_dict"] = replay
-        elif has_replay:
-            warnings.warn(f"'{path}' is loaded without its replay, which is gone: not an exact resume.", stacklevel=2)
         if same_processes and self.gpu_global_rank > 0:  # otherwise all but the first keep noise of their own
             state |= others[self.gpu_global_rank - 1]
         if load_cfg is None and not same_processes:
@@ -300,6 +299,8 @@ class OffPolicyRunner(OnPolicyRunner):
                 self.next_iteration = state["iter"] + 1
             if resumes:
                 self._load_state_dict(state["runner"], state["env_continues"])
+        if has_replay and not replay_is_here:  # said of what was accepted only
+            warnings.warn(f"'{path}' is loaded without its replay, which is gone: not an exact resume.", stacklevel=2)
         self.last_checkpoint = str(path)
         return state.get("infos")  # type: ignore[return-value]  # None if nobody gave any, as in rsl_rl
 

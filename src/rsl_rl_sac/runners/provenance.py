@@ -21,6 +21,9 @@ PROVENANCE_NAME = "provenance.json"
 DIFF_NAME = "git.diff"
 """File in the folder of a run: changes of the code since its commit, at the last start."""
 
+_ENTRY_KEYS = {"started", "versions", "git"}
+"""What an entry must have to be read."""
+
 LARGEST_DIFF = 200_000
 """Characters after which the diff is cut off."""
 
@@ -45,7 +48,8 @@ def read_provenance(folder: Path) -> list[dict]:
         content = json.loads((folder / PROVENANCE_NAME).read_text())
     except (OSError, ValueError):
         return []
-    return content if isinstance(content, list) else []
+    entries = content if isinstance(content, list) else []
+    return [entry for entry in entries if isinstance(entry, dict) and entry.keys() >= _ENTRY_KEYS]
 
 
 def code_state(file: Path) -> tuple[dict | None, str]:

@@ -333,7 +333,8 @@ class Training:
         """Return what checkpoints tell beside the state of the algorithm."""
         progress = self.progress
         score = vars(progress.score) if progress.score is not None else {}
-        return {**{name: getattr(progress, name) for name in PROGRESS_COLUMNS}, "score": dict(score)}
+        numbers = {name: getattr(progress, name) for name in PROGRESS_COLUMNS}
+        return {"task": self.task, **numbers, "score": dict(score)}
 
     def _save_if_best(self) -> None:
         """Keep the policy if no evaluation before had a better score; the untrained one does not count."""
