@@ -15,6 +15,7 @@ from tensordict import TensorDict
 
 from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, sees_the_same
 from rsl_rl_sac.utils import ConfigError
+from rsl_rl_sac.utils.flat_parameters import FlatParameters
 
 OBS = TensorDict({"policy": torch.randn(6, 5), "privileged": torch.randn(6, 3)}, batch_size=[6])
 GROUPS = {"actor": ["policy"], "critic": ["policy", "privileged"]}
@@ -112,3 +113,26 @@ def test_who_sees_the_same() -> None:
     turned.obs_normalizer.load_state_dict(actor.obs_normalizer.state_dict())
     assert not sees_the_same(actor, turned)
     assert not sees_the_same(actor, Actor(OBS, groups, "actor", 2, [16], obs_normalization=False))
+
+
+@pytest.mark.parametrize("num_atoms", [1, 7], ids=["scalar", "categorical"])
+@pytest.mark.parametrize(
+    ("activation", "layer_norm", "num_critics"),
+    [("relu", False, 2), ("swish", False, 1), ("elu", False, 3), ("swish", True, 2), ("gelu", False, 2)],
+)
+@pytest.mark.usefixtures("double_precision")
+def test_gradient_of_critics(activation: str, layer_norm: bool, num_critics: int, num_atoms: int) -> None:
+    """The gradient that is written out, or not, is that of the loss by autograd; loss and mean value are theirs too."""
+    obs = TensorDict({"policy": torch.randn(6, 5), "privileged": torch.randn(6, 3)}, batch_size=[6])
+    settings = {"layer_norm": layer_norm, "num_atoms": num_atoms, "value_range": (-2.0, 3.0)}
+    critic = CriticEnsemble(obs, GROUPS, "critic", 2, num_critics, [16, 8], activation, **settings)  # type: ignore[arg-type]
+    assert critic.mlp.fused == (activation != "gelu" and not layer_norm)
+    latent, actions, target = critic.get_latent(obs), torch.randn(6, 2), 2.0 * torch.randn(6)
+    expected_loss = critic.head.loss(critic.mlp(latent, actions), target)
+    expected = torch.autograd.grad(expected_loss, list(critic.mlp.parameters()))
+    parameters = FlatParameters(critic.mlp.parameters())
+    loss, value = critic.compute_gradient(latent, actions, target, parameters)
+    torch.testing.assert_close(loss, expected_loss.detach())
+    torch.testing.assert_close(value, critic(obs, actions).detach().mean())
+    torch.testing.assert_close(parameters.gradient, torch.cat([gradient.flatten() for gradient in expected]))
+    assert not loss.requires_grad and not value.requires_grad

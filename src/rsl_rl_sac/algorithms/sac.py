@@ -269,15 +269,10 @@ class SAC:
             next_outputs = self.target_critic(next_latent, next_actions)
             soft_values = self._reduce(self.critic.head(next_outputs)) - self.alpha * next_log_prob
             target = self.cfg.reward_scale * batch.returns + batch.discounts * soft_values
-        outputs = self.critic.mlp(latent, batch.actions)
-        loss = self.critic.head.loss(outputs, target)
-        grad_norm = self._critic_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
+        loss, value = self.critic.compute_gradient(latent, batch.actions, target, self._critic_parameters)
+        grad_norm = self._critic_parameters.clip_gradient(self.cfg.max_grad_norm, self.world_size)
         self.critic_optimizer.step()
-        return {
-            "critic": loss.detach(),
-            "critic_grad_norm": grad_norm,
-            "q_value": self.critic.head(outputs.detach()).mean(),
-        }
+        return {"critic": loss, "critic_grad_norm": grad_norm, "q_value": value}
 
     def _reduce(self, values: torch.Tensor) -> torch.Tensor:
         """Return one value for those of all critics: their minimum (clipped double Q), or their mean."""

@@ -14,6 +14,7 @@ from tensordict import TensorDict
 
 from rsl_rl_sac.models.observations import normalized_observations
 from rsl_rl_sac.modules import CategoricalHead, EnsembleMLP, ScalarHead, make_head
+from rsl_rl_sac.utils.flat_parameters import FlatParameters
 
 
 class CriticEnsemble(MLPModel):
@@ -63,6 +64,31 @@ class CriticEnsemble(MLPModel):
     def forward(self, obs: TensorDict, actions: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
         """Return the values of all Q-functions, shape ``[N, batch]``."""
         return self.head(self.mlp(self.get_latent(obs), actions))
+
+    def compute_gradient(
+        self, latent: torch.Tensor, actions: torch.Tensor, target: torch.Tensor, parameters: FlatParameters
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Set the gradient of the parameters to that of the distance from a target.
+
+        Args:
+            latent: Output of :meth:`get_latent`.
+            actions: Actions.
+            target: Values to come closer to, shape ``[batch]``.
+            parameters: Parameters of the networks.
+
+        Returns:
+            The loss and the mean of all values.
+        """
+        if not self.mlp.fused:
+            outputs = self.mlp(latent, actions)
+            loss = self.head.loss(outputs, target)
+            parameters.differentiate(loss)
+            return loss.detach(), self.head(outputs.detach()).mean()
+        with torch.no_grad():
+            outputs, tape = self.mlp.record(latent, actions)
+            loss, gradient, values = self.head.loss_gradient(outputs, target)
+            self.mlp.write_gradient(tape, gradient, parameters.gradients)
+            return loss, values.mean()
 
     def get_latent(
         self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None

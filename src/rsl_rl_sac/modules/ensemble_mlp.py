@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn as nn
 
-from rsl_rl_sac.modules.fused_mlp import can_fuse, fused_mlp
+from rsl_rl_sac.modules.fused_mlp import Tape, can_fuse, fused_mlp, mlp_gradient, record_mlp
 
 
 class EnsembleMLP(nn.Module):
@@ -74,6 +74,16 @@ class EnsembleMLP(nn.Module):
             hidden = self.activation(hidden)
             hidden = torch.baddbmm(self.biases[layer], hidden, self.weights[layer])
         return hidden.squeeze(-1)
+
+    def record(self, observations: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, Tape]:
+        """Evaluate all members, which must be :attr:`fused`, and keep what :meth:`write_gradient` needs."""
+        outputs, tape = record_mlp([observations, actions], self._weights, self._biases, self.activation)
+        return outputs.squeeze(-1), tape
+
+    def write_gradient(self, tape: Tape, grad: torch.Tensor, gradients: list[torch.Tensor]) -> None:
+        """Write the gradient of all parameters, in their order, given that with respect to the outputs."""
+        grad = grad.unsqueeze(-1) if grad.dim() == 2 else grad
+        mlp_gradient(tape, self._weights, grad, gradients[: self.num_layers], gradients[self.num_layers :])
 
     def _repeat(self, x: torch.Tensor) -> torch.Tensor:
         return x.expand(self.num_members, *x.shape)

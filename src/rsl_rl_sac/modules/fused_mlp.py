@@ -10,7 +10,7 @@ beyond noise with SiLU, whose exponential dominates. In the actor step both are 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -139,6 +139,81 @@ def _evaluate(
     return hidden, layer_inputs, derivative_arguments
 
 
+class Tape(NamedTuple):
+    """What a pass keeps for its gradient."""
+
+    rules: _Activation
+    """Activation of the hidden layers."""
+
+    layer_inputs: list[torch.Tensor]
+    """Inputs of all layers."""
+
+    arguments: list[torch.Tensor]
+    """What the derivatives between them need."""
+
+
+def record_mlp(
+    inputs: list[torch.Tensor], weights: list[torch.Tensor], biases: list[torch.Tensor], activation: nn.Module
+) -> tuple[torch.Tensor, Tape]:
+    """Evaluate as :func:`fused_mlp`, weights of shape ``[N, in, out]`` only, and keep what :func:`mlp_gradient` needs.
+
+    For steps whose whole gradient is written out: autograd's own bookkeeping takes longer than a small batch.
+    """
+    rules = _ACTIVATIONS[type(activation)]
+    output, layer_inputs, arguments = _evaluate(rules, inputs, weights, biases, keep=True)
+    return output, Tape(rules, layer_inputs, arguments)
+
+
+def mlp_gradient(
+    tape: Tape,
+    weights: list[torch.Tensor],
+    grad: torch.Tensor,
+    weight_grads: list[torch.Tensor],
+    bias_grads: list[torch.Tensor],
+) -> None:
+    """Write the gradient with respect to all parameters.
+
+    Args:
+        tape: Second result of :func:`record_mlp`; its contents are used up.
+        weights: As there.
+        grad: Gradient with respect to the outputs.
+        weight_grads: Where the gradients of the weights go, in the shapes of the weights.
+        bias_grads: Where the gradients of the biases go.
+    """
+    _descend(tape, weights, grad, [True] * len(weights), list(zip(weight_grads, bias_grads, strict=True)))
+
+
+def _descend(
+    tape: Tape,
+    weights: list[torch.Tensor],
+    grad: torch.Tensor,
+    needs_weight: Sequence[bool],
+    into: list[tuple[torch.Tensor, torch.Tensor]] | None = None,
+) -> tuple[torch.Tensor, list[torch.Tensor | None], list[torch.Tensor | None]]:
+    """Return the gradient after the first layer and those of the parameters, which may go into given memory."""
+    weight_grads: list[torch.Tensor | None] = [None] * len(weights)
+    bias_grads: list[torch.Tensor | None] = [None] * len(weights)
+    for layer in range(len(weights) - 1, -1, -1):
+        one_column = grad.shape[-1] == 1
+        if needs_weight[layer]:
+            x = tape.layer_inputs[layer]
+            weight_out, bias_out = into[layer] if into is not None else (None, None)
+            if one_column:
+                weight_grads[layer] = torch.sum(x * grad, dim=1, out=_column(weight_out)).unsqueeze(-1)
+            else:
+                weight_grads[layer] = torch.bmm(x.transpose(1, 2), grad, out=weight_out)
+            bias_grads[layer] = torch.sum(grad, dim=1, keepdim=True, out=bias_out)
+        if layer > 0:
+            transposed = weights[layer].transpose(1, 2)
+            grad = grad * transposed if one_column else torch.bmm(grad, transposed)
+            grad = tape.rules.backward_(grad, tape.arguments[layer - 1])
+    return grad, weight_grads, bias_grads
+
+
+def _column(values: torch.Tensor | None) -> torch.Tensor | None:
+    return None if values is None else values.squeeze(-1)
+
+
 class _FusedMLP(torch.autograd.Function):
     """The perceptrons with their gradient."""
 
@@ -176,21 +251,8 @@ class _FusedMLP(torch.autograd.Function):
         is_linear = weights[0].dim() == 2
         if is_linear:
             weights = [weight.t().unsqueeze(0) for weight in weights]
-        weight_grads: list[torch.Tensor | None] = [None] * m
-        bias_grads: list[torch.Tensor | None] = [None] * m
-        for layer in range(m - 1, -1, -1):
-            one_column = grad.shape[-1] == 1
-            if needs_weight[layer]:
-                x = layer_inputs[layer]
-                if one_column:
-                    weight_grads[layer] = (x * grad).sum(dim=1).unsqueeze(-1)
-                else:
-                    weight_grads[layer] = torch.bmm(x.transpose(1, 2), grad)
-                bias_grads[layer] = grad.sum(dim=1, keepdim=True)
-            if layer > 0:
-                transposed = weights[layer].transpose(1, 2)
-                grad = grad * transposed if one_column else torch.bmm(grad, transposed)
-                grad = ctx.rules.backward_(grad, arguments[layer - 1])
+        tape = Tape(ctx.rules, list(layer_inputs), list(arguments))
+        grad, weight_grads, bias_grads = _descend(tape, list(weights), grad, needs_weight)
         input_grads: list[torch.Tensor | None] = []
         start = 0
         for size, needed in zip(ctx.input_sizes, needs_input, strict=True):

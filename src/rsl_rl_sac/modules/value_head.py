@@ -29,6 +29,13 @@ class ScalarHead(nn.Module):
         """
         return nn.functional.mse_loss(outputs, target.expand_as(outputs))
 
+    def loss_gradient(
+        self, outputs: torch.Tensor, target: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return :meth:`loss`, its gradient with respect to the outputs, and the values."""
+        errors = outputs - target
+        return errors.square().mean(), errors * (2.0 / errors.numel()), outputs
+
 
 class CategoricalHead(nn.Module):
     """The outputs are logits of a distribution over fixed values; the loss is the cross-entropy to a smoothed target.
@@ -76,6 +83,16 @@ class CategoricalHead(nn.Module):
         """
         probabilities = self.probabilities(target)
         return -(probabilities * torch.log_softmax(outputs, dim=-1)).sum(dim=-1).mean()
+
+    def loss_gradient(
+        self, outputs: torch.Tensor, target: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return :meth:`loss`, its gradient with respect to the outputs, and the values."""
+        probabilities, log_softmax = self.probabilities(target), torch.log_softmax(outputs, dim=-1)
+        softmax = log_softmax.exp()
+        count = outputs[..., 0].numel()
+        loss = (probabilities * log_softmax).sum() / -count
+        return loss, (softmax - probabilities).div_(count), softmax @ self.support
 
     def probabilities(self, values: torch.Tensor) -> torch.Tensor:
         """Return the smoothed distributions ``[..., atoms]`` around values."""

@@ -26,22 +26,31 @@ class FlatParameters:
         """The vector, for an optimizer."""
         self.gradient = torch.zeros_like(self.vector)
         """The gradient of the vector."""
+        self.gradients = self._split(self.gradient)
+        """The parts of it that belong to the parameters."""
         self.vector.grad = self.gradient
         self._bind()
 
     def compute_gradient(self, loss: torch.Tensor, max_norm: float, world_size: int = 1) -> torch.Tensor:
-        """Set the gradient to that of a loss, averaged over all processes and clipped.
+        """Call :meth:`differentiate`, then :meth:`clip_gradient`."""
+        self.differentiate(loss)
+        return self.clip_gradient(max_norm, world_size)
+
+    def differentiate(self, loss: torch.Tensor) -> None:
+        """Set the gradient to that of a loss."""
+        gradients = torch.autograd.grad(loss, self.parameters)
+        torch.cat([gradient.flatten() for gradient in gradients], out=self.gradient)
+
+    def clip_gradient(self, max_norm: float, world_size: int = 1) -> torch.Tensor:
+        """Average the gradient over all processes and clip it.
 
         Args:
-            loss: Loss.
             max_norm: Norm to which the gradient is clipped.
             world_size: Number of processes.
 
         Returns:
             The norm of the gradient before clipping.
         """
-        gradients = torch.autograd.grad(loss, self.parameters)
-        torch.cat([gradient.flatten() for gradient in gradients], out=self.gradient)
         average(self.gradient, world_size)
         norm = torch.linalg.vector_norm(self.gradient)
         # As torch's clip_grad_norm_, without asking whether clipping is needed, which a GPU would have to wait for.
@@ -59,9 +68,13 @@ class FlatParameters:
             self._bind()
 
     def _bind(self) -> None:
-        sizes = [parameter.numel() for parameter in self.parameters]
-        for parameter, values in zip(self.parameters, self.vector.data.split(sizes), strict=True):
-            parameter.data = values.view_as(parameter)
+        for parameter, values in zip(self.parameters, self._split(self.vector.data), strict=True):
+            parameter.data = values
+
+    def _split(self, vector: torch.Tensor) -> list[torch.Tensor]:
+        """Return the parts of a vector that belong to the parameters, in their shapes."""
+        parts = vector.split([parameter.numel() for parameter in self.parameters])
+        return [part.view_as(parameter) for part, parameter in zip(parts, self.parameters, strict=True)]
 
 
 class FlatAdam(torch.optim.Adam):
