@@ -2,7 +2,7 @@
 
 """SAC of this package on tasks of Gymnasium against Stable-Baselines3's, each with its own published settings.
 
-    python benchmarks/gymnasium_peers.py [--tasks Pendulum-v1 HalfCheetah-v5] [--seeds 0 1 2] [--steps N] [--no-timings]
+    python benchmarks/gymnasium_peers.py [--tasks Pendulum-v1 HalfCheetah-v5] [--seeds 0 1 2] [--steps N] [--no-timings] [--timings-only]
 
 Ours is the preset ``gym``; theirs are the settings of RL Baselines3 Zoo. Both make one gradient step for every step of
 the environments, in one process with the same threads: a part of the one training, then the same part of the other,
@@ -40,6 +40,9 @@ STEPS = {"Pendulum-v1": 20_000, "HalfCheetah-v5": 1_000_000, "Ant-v5": 1_000_000
 PARTS = 20
 """Turns of each training."""
 
+TIMED_ROUNDS = 11
+"""Turns of each when only time is measured."""
+
 RUNS = pathlib.Path("logs") / "gymnasium_peers"
 """Pairs of runs that are complete."""
 
@@ -52,8 +55,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, help="steps of the environments, in place of those of the Zoo")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--no-timings", action="store_true", help="record returns only, on a machine that is busy")
+    parser.add_argument("--timings-only", action="store_true", help="a few turns of both while they learn, no returns")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
+    if args.timings_only:
+        write_rows("gymnasium_time", [row for task in args.tasks for row in time_both(task, args.threads)])
+        return
     RUNS.mkdir(parents=True, exist_ok=True)
     for task in args.tasks:
         num_steps = args.steps or STEPS[task]
@@ -118,6 +125,32 @@ def train_both(task: str, seed: int, num_steps: int, timings: bool) -> list[dict
         row["sb3_over_ours_time"] = round(seconds["sb3"] / seconds["ours"], 3) if timings else ""
         rows.append(row)
         print(row, flush=True)
+    return rows
+
+
+def time_both(task: str, threads: int) -> list[dict[str, object]]:
+    """Let both learn in turns, of five iterations each, and return the time of each turn."""
+    ours, steps_per_iteration = make_ours(task, 0)
+    theirs = make_sb3_training(task, 0)
+    ours.alg._learns_after = theirs.learning_starts = 1  # both at once, not after thousands of steps
+    num_steps = 5 * steps_per_iteration
+    turns: dict[str, Callable[[], object]] = {
+        "ours": lambda: quietly(ours.learn, 5),
+        "sb3": lambda: theirs.learn(num_steps, reset_num_timesteps=False),
+    }
+    rows: list[dict[str, object]] = []
+    for number in range(-2, TIMED_ROUNDS):
+        seconds = {}
+        for name in ["ours", "sb3"] if number % 2 == 0 else ["sb3", "ours"]:
+            start = time.perf_counter()
+            turns[name]()
+            seconds[name] = time.perf_counter() - start
+        if number >= 0:  # the first two turns fill caches
+            milliseconds = {f"{name}_ms": round(1e3 * seconds[name] / num_steps, 3) for name in seconds}
+            over = round(seconds["sb3"] / seconds["ours"], 3)
+            rows.append({"task": task, "threads": threads, **milliseconds, "sb3_over_ours_time": over})
+    ratios = [float(str(row["sb3_over_ours_time"])) for row in rows]
+    print(f"{task}, {threads} threads: Stable-Baselines3 takes {statistics.median(ratios):.2f} times our time")
     return rows
 
 
