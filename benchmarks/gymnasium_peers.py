@@ -2,7 +2,7 @@
 
 """SAC of this package on tasks of Gymnasium against Stable-Baselines3's, each with its own published settings.
 
-    python benchmarks/gymnasium_peers.py [--tasks Pendulum-v1 HalfCheetah-v5] [--seeds 0 1 2] [--steps N] [--no-timings] [--timings-only]
+    python benchmarks/gymnasium_peers.py [--tasks TASK ...] [--seeds 0 1 2] [--steps N] [--no-timings] [--timings-only]
 
 Ours is the preset ``gym``; theirs are the settings of RL Baselines3 Zoo. Both make one gradient step for every step of
 the environments, in one process with the same threads: a part of the one training, then the same part of the other,
