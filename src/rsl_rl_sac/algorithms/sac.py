@@ -276,9 +276,8 @@ class SAC:
 
     def _reduce(self, values: torch.Tensor) -> torch.Tensor:
         """Return one value for those of all critics: their minimum (clipped double Q), or their mean."""
-        if len(values) == 1:
-            return values[0]
-        return values.amin(dim=0) if self.cfg.value_reduction == "min" else values.mean(dim=0)
+        takes_minimum = self.cfg.value_reduction == "min" and len(values) > 1
+        return values.amin(dim=0) if takes_minimum else values.mean(dim=0)
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4)."""
