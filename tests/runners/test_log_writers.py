@@ -61,6 +61,7 @@ class FakeWandb(types.ModuleType):
         self.scalars: dict[str, list[float]] = {}
         self.project = ""
         self.config = types.SimpleNamespace(update=self.configs.update)
+        self.Settings = types.SimpleNamespace
 
     def init(self, project: str, **_: object) -> None:
         """Begin a run."""
