@@ -84,6 +84,7 @@ def test_wandb(cfg: RunnerCfg | PPORunnerCfg, tmp_path: pathlib.Path, monkeypatc
     """W&B gets the configuration of the environment, which is a dictionary, and the losses of every iteration."""
     wandb = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.delitem(sys.modules, "rsl_rl.utils.wandb_utils", raising=False)
     with contextlib.suppress(ImportError):  # before 5.4 the writer is imported, and imports W&B, when it is needed
         monkeypatch.setattr(importlib.import_module("rsl_rl.utils.wandb_log_writer"), "wandb", wandb)
     cfg.logger, cfg.num_envs, cfg.num_steps_per_env, cfg.max_iterations = "wandb", 8, 4, 3
