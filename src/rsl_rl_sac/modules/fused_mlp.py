@@ -92,7 +92,7 @@ def fused_mlp_in_parts(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Evaluate as :func:`fused_mlp`, with a gradient for a part of the batch only.
 
-    One pass for states that need a gradient and for others that do not costs less than two passes of half the size.
+    One pass, for states that need a gradient and for others that do not, in place of two of half the size.
 
     Args:
         inputs: As above.
@@ -157,7 +157,7 @@ def record_mlp(
 ) -> tuple[torch.Tensor, Tape]:
     """Evaluate as :func:`fused_mlp`, weights of shape ``[N, in, out]`` only, and keep what :func:`mlp_gradient` needs.
 
-    For steps whose whole gradient is written out: autograd's own bookkeeping takes longer than a small batch.
+    For steps whose whole gradient is written out, without autograd.
     """
     rules = _ACTIVATIONS[type(activation)]
     output, layer_inputs, arguments = _evaluate(rules, inputs, weights, biases, keep=True)
