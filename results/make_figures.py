@@ -88,10 +88,9 @@ def _listed(values: Sequence[float], digits: int) -> str:
 
 
 def main() -> None:
-    """Draw one figure for each table, and one of all quadrupeds on flat ground."""
+    """Draw one figure for each table, and one of all robots on flat ground."""
     flat = [read_curves(table) for table in sorted(FOLDER.glob("compare_Velocity-Flat-*.csv"))]
-    quadrupeds = [curves for curves in flat if not curves[0].task.endswith(("H1", "G1"))]
-    draw_overview(quadrupeds, IMAGES / "compare_flat.png")
+    draw_overview(flat, IMAGES / "compare_flat.png")
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)
