@@ -9,6 +9,7 @@ import os
 import pathlib
 import pickle
 import random
+import warnings
 
 import numpy as np
 import pytest
@@ -228,6 +229,12 @@ class TestDamage:
             fresh.load(str(path))
         assert len(fresh.alg.storage) == 0 and fresh.next_iteration == 2
         make_runner(None).load(str(path), load_cfg={"actor": True})
+        other_cfg = make_cfg()
+        other_cfg.actor.hidden_dims = [5]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of what is refused nothing else is said
+            with pytest.raises(CheckpointError, match="does not fit"):
+                make_runner(None, other_cfg).load(str(path))
 
 
 class TestSaving:
