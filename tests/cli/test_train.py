@@ -72,6 +72,8 @@ def test_flags_of_absent_sections() -> None:
         (["evaluate", TASK, "--cores", "0"], "--cores must be at least 1, got 0"),
         (["train", TASK, "--minutes", "nan"], "--minutes must be positive, got nan"),
         (["train", TASK, "--evaluation-minutes", "-1"], "--evaluation-minutes must not be negative, got -1"),
+        (["train", TASK, "--until", "nan"], "--until must be a number, got nan"),
+        (["train", TASK, "--until", "0.9", "--evaluation-minutes", "0"], "--until needs evaluations"),
         (["train", TASK, "--name", "a/b"], "--name must be a part of the name of a folder, got 'a/b'"),
         (["train", TASK, "--preset", "ppo_cpu"], "Unknown preset 'ppo_cpu'. Known presets: paper, cpu, gym, mjlab."),
         (["train", TASK, "--logger", "nonsense"], "logger must be tensorboard, wandb or neptune"),

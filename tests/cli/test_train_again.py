@@ -20,7 +20,7 @@ from rsl_rl_sac.utils.config_file import load_run_config
 TASK = "Velocity-Flat-Unitree-Go1"
 SMALL = ["--num-envs", "2", "--algorithm.batch-size", "4", "--algorithm.num-mini-batches", "1", "--no-video"]
 SMALL += ["--actor.hidden-dims", "4", "--critic.hidden-dims", "4", "--evaluation-envs", "1"]
-TIMES = ["--minutes", "30", "--evaluation-minutes", "7"]
+TIMES = ["--minutes", "30", "--evaluation-minutes", "7", "--until", "0.99"]
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, iteration: int, in_evaluation: bool = False) -> None:
@@ -56,7 +56,8 @@ def test_stop_and_go_on(
     assert [path.name for path in find_checkpoints(folder)] == ["model_0.pt", "model_2.pt"]
     assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3]
     training = load_run_config(folder / "config.yaml")[2]
-    assert training is not None and vars(training) == {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1}
+    asked = {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1, "until": 0.99}
+    assert training is not None and vars(training) == asked
 
     main(["train", "--resume", str(folder), "--max-iterations", "5", "--no-video"])  # the run knows its task
     assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3, 5]

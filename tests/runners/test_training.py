@@ -12,6 +12,7 @@ import torch
 
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion import VelocityEnv
+from rsl_rl_sac.locomotion.evaluation import Score
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.runners.training import Progress, Training, _rsl_rl_quiet, split_cores
@@ -89,6 +90,19 @@ def test_minutes_end_a_run(tmp_path: pathlib.Path) -> None:
     training.run()
     assert training.progress.iteration == 1 and training.progress.budget == 1.0
     assert (tmp_path / "model_0.pt").exists() and read_curve(training.curve_path)[-1]["iteration"] == 1
+
+
+def test_a_score_ends_a_run(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first evaluation that reaches the score is the last; that of the untrained policy does not count."""
+    options = {"evaluation_minutes": 1e-9, "until": 0.5}
+    training = make_training(tmp_path, make_cfg(1000), **options)
+    scores = [Score(1.0, 100.0, 2, tracking, 0.0, 0.0, 1.0) for tracking in (0.9, 0.4, 0.5, 0.6)]
+    monkeypatch.setattr(training.world, "evaluate", lambda *_: scores.pop(0))
+    assert training.run().tracking == 0.5
+    assert [row["tracking"] for row in read_curve(training.curve_path)] == [0.9, 0.4, 0.5]
+    assert find_checkpoints(tmp_path)[-1].name == "model_1.pt"
+    assert make_training(tmp_path, make_cfg(1000), **options).is_over()
+    assert not make_training(tmp_path, make_cfg(1000), evaluation_minutes=1e-9, until=0.51).is_over()
 
 
 def test_evaluation_does_not_change_training(tmp_path: pathlib.Path) -> None:

@@ -45,6 +45,7 @@ _RESUME_FLAGS = (
     "--resume",
     "--max-iterations",
     "--minutes",
+    "--until",
     "--fresh-replay",
     "--cores",
     "--nproc",
@@ -92,6 +93,9 @@ class CommonOptions:
     minutes: float | None = None
     """Training time, without evaluations, in place of the preset's number of iterations."""
 
+    until: float | None = None
+    """Score of an evaluation at which to stop before that: tracking in the suite, the return elsewhere."""
+
     name: str = ""
     """Suffix of the folder of this run."""
 
@@ -129,7 +133,7 @@ class TrainOptions(CommonOptions):
 
     def training_cfg(self) -> TrainingCfg:
         """Return what goes into the configuration file beside the settings."""
-        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs)
+        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs, self.until)
 
 
 @dataclass
@@ -193,6 +197,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
             options.evaluation_envs,
             options.cores,
             fresh_replay=options.fresh_replay,
+            until=options.until,
         )
         was_over = training.is_over()
         if is_first:  # now that nothing was refused: what is there already must not be spoiled
@@ -206,7 +211,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
         return
     report(training, score)
     if was_over:
-        print("There was nothing left to train: --minutes and --max-iterations are totals of the whole run.")
+        print("There was nothing left to train: --minutes, --max-iterations and --until are those of the whole run.")
     elif training.stop_requested:
         raise SystemExit(INTERRUPTED_EXIT_CODE)
     elif options.video and ":" not in options.task:
@@ -316,6 +321,10 @@ def _check_numbers(options: TrainOptions) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} must be at least 1, got {value}.")
     if options.minutes is not None and not 0.0 < options.minutes < math.inf:
         raise ConfigError(f"--minutes must be positive, got {options.minutes:g}.")
+    if options.until is not None and not math.isfinite(options.until):
+        raise ConfigError(f"--until must be a number, got {options.until:g}.")
+    if options.until is not None and options.evaluation_minutes == 0.0:
+        raise ConfigError("--until needs evaluations: --evaluation-minutes must not be 0.")
     if not 0.0 <= options.evaluation_minutes < math.inf:
         raise ConfigError(f"--evaluation-minutes must not be negative, got {options.evaluation_minutes:g}.")
     if Path(options.name).name != options.name:

@@ -158,6 +158,7 @@ class Training:
         num_cores: int | None = None,
         listener: Listener | None = None,
         fresh_replay: bool = False,
+        until: float | None = None,
     ) -> None:
         """Build environments and networks.
 
@@ -171,13 +172,14 @@ class Training:
             num_cores: Cores to use, of all processes on this machine; None takes all that the process may use.
             listener: Called after every iteration, and once more when the policy of a stopped run was evaluated.
             fresh_replay: Whether to resume with an empty replay and new episodes.
+            until: Score of an evaluation, such as tracking in the suite, at which to stop before the time is over.
         """
         if minutes is not None and not 0.0 < minutes < math.inf:
             raise ConfigError(f"The training time must be positive and finite, got {minutes} minutes.")
         check_log_writer(cfg.logger)
         self.task, self.cfg, self.folder = task, cfg, Path(folder)
         self.world, name = find_world(task)
-        self.minutes, self.evaluation_minutes = minutes, evaluation_minutes
+        self.minutes, self.evaluation_minutes, self.until = minutes, evaluation_minutes, until
         self.listener = listener
         self.progress = Progress()
         self.stop_requested = False
@@ -225,7 +227,7 @@ class Training:
         return self.folder / "model_best.pt"
 
     def run(self) -> EpisodeScore:
-        """Train until the time or the iterations are over, or :attr:`stop_requested`; return the last score."""
+        """Train until the run :meth:`is_over`, or :attr:`stop_requested`; return the last score."""
         remaining = self.cfg.max_iterations - self.progress.iteration
         if not self.is_over():
             if self.is_first:
@@ -277,6 +279,7 @@ class Training:
         progress.scored_now = over or due
         if progress.scored_now:
             self._evaluate()
+            over = over or self._is_good_enough()
         self._tell()
         self.stop_requested = any(gather(self.stop_requested))
         self.runner.infos = self._infos()
@@ -290,13 +293,19 @@ class Training:
         self._clock.start()
 
     def is_over(self) -> bool:
-        """Return whether the time or the iterations of the run are used up."""
+        """Return whether the time or the iterations of the run are used up, or its score is reached."""
         progress = self.progress
         shares = [progress.iteration / self.cfg.max_iterations]
         if self.minutes is not None:
             shares.append(progress.seconds / (60.0 * self.minutes))
         progress.budget = min(max(shares), 1.0)
-        return progress.budget >= 1.0
+        return progress.budget >= 1.0 or self._is_good_enough()
+
+    def _is_good_enough(self) -> bool:
+        """Return whether the last evaluation reached what was asked for; the untrained policy's does not count."""
+        if self.until is None or not self._curve or self._curve[-1]["iteration"] == 0:
+            return False
+        return self._curve[-1][self.world.score_class.headline_column] >= self.until
 
     def _evaluate(self) -> None:
         progress = self.progress

@@ -32,6 +32,9 @@ class TrainingCfg(Cfg):
     evaluation_envs: int = 64
     """Episodes per evaluation."""
 
+    until: float | None = None
+    """Score of an evaluation at which to stop early; None goes on to the end."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
@@ -39,6 +42,8 @@ class TrainingCfg(Cfg):
             check_number(self, "minutes", 0.0, 1e9, open_low=True)
         check_number(self, "evaluation_minutes", 0.0, 1e9)
         check_int(self, "evaluation_envs", 1)
+        if self.until is not None:
+            check_number(self, "until", -1e9, 1e9)
 
 
 def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg, training: TrainingCfg | None = None) -> str:
