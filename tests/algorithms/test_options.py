@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 import torch
 
@@ -41,9 +43,26 @@ def test_off_by_default() -> None:
 def test_reduction() -> None:
     """Values 1 and 3 of two critics are 1 by the minimum and 2 by the mean."""
     values = torch.tensor([[1.0, 4.0], [3.0, -2.0]])
+    alg, _ = small_alg()
     for reduction, expected in (("min", [1.0, -2.0]), ("mean", [2.0, 1.0])):
-        alg, _ = small_alg(value_reduction=reduction)
-        assert alg._reduce(values).tolist() == expected
+        assert alg.critic.reduce(values, reduction).tolist() == expected
+
+
+@pytest.mark.parametrize(("reduction", "value"), [("min", 1.0), ("mean", 2.0)])
+def test_reduction_in_training(reduction: str, value: float) -> None:
+    """Critics that say 1 and 3 everywhere: the target of a reward of 0 and the actor's value are 1 or 2, discounted."""
+    alg, env = small_alg(value_reduction=reduction, init_temperature=0.0, auto_temperature=False, n_step=1, gamma=0.5)
+    collect(alg, env)
+    for network in (alg.critic.mlp, alg.target_critic):
+        for parameter in network.parameters():
+            parameter.data.zero_()
+        network.biases[-1].data = torch.tensor([1.0, 3.0]).view(2, 1, 1)
+    batch = alg.storage.sample(64)
+    batch = dataclasses.replace(batch, returns=torch.zeros(64), discounts=torch.full((64,), 0.5))
+    alg.critic_optimizer.param_groups[0]["lr"] = 0.0
+    metrics = alg._gradient_step(batch, same_latents=False)
+    assert float(metrics["critic"]) == pytest.approx(((1.0 - value / 2) ** 2 + (3.0 - value / 2) ** 2) / 2)
+    assert float(metrics["actor"]) == pytest.approx(-value)
 
 
 def test_reward_scale_scales_the_target() -> None:

@@ -198,11 +198,12 @@ class TestFaults:
         with pytest.raises(NonFiniteError, match=r"gradient step 6 \(iteration 1\): critic, .*after iteration 0"):
             alg.update()
 
-    def test_gradient(self) -> None:
+    def test_gradient(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """An infinite gradient is found even where the loss is finite."""
         alg, env = small_alg(training_start_iteration=0)
         collect(alg, env, 8)
-        next(alg.actor.mlp.parameters()).register_hook(lambda gradient: gradient * float("inf"))
+        infinite = torch.full((alg.cfg.batch_size, env.num_actions), float("inf"))
+        monkeypatch.setattr(alg.critic, "action_gradient", lambda *_: (torch.zeros(()), infinite))
         with pytest.raises(NonFiniteError, match=r"gradient step 0 .*actor_grad_norm"):
             alg.update()
 

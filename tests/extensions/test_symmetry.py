@@ -13,7 +13,7 @@ from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import SymmetryCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.extensions import Symmetry
-from rsl_rl_sac.models import Actor
+from rsl_rl_sac.models import Actor, ActorSample
 from rsl_rl_sac.storage import Batch
 from rsl_rl_sac.utils import ConfigError
 from tests.helpers import small_alg, small_cfg
@@ -217,7 +217,7 @@ def test_mirror_loss_in_training(use: bool) -> None:
     total = loss + 0.5 * mirror_loss if use else loss
     expected = torch.autograd.grad(total, parameters, retain_graph=True)
     expected = torch.cat([gradient.flatten() for gradient in expected])
-    metrics = alg._update_actor(batch, latent, actions, log_prob)
+    metrics = alg._update_actor(batch, latent, ActorSample(actions, log_prob))
     assert float(metrics["symmetry"]) == pytest.approx(float(mirror_loss), rel=1e-5) and float(mirror_loss) > 0.0
     assert float(metrics["actor"]) == pytest.approx(float(loss), rel=1e-5)
     scale = min(1.0, alg.cfg.max_grad_norm / (float(expected.norm()) + 1e-6))

@@ -14,6 +14,7 @@ from rsl_rl.models import MLPModel
 from tensordict import TensorDict
 
 from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, sees_the_same
+from rsl_rl_sac.modules import SquashedGaussian
 from rsl_rl_sac.utils import ConfigError
 from rsl_rl_sac.utils.flat_parameters import FlatParameters
 
@@ -85,9 +86,6 @@ def test_actor_learns_from_what_it_acts_with(activation: str, layer_norm: bool) 
     nn.init.normal_(actor.mlp[-2].weight)  # type: ignore[arg-type]
     latent = actor.get_latent(OBS)
     torch.testing.assert_close(actor._evaluate(latent), actor.mlp(latent))
-    constant, live = actor._evaluate_in_parts(latent, 2)
-    torch.testing.assert_close(torch.cat([constant, live]), actor.mlp(latent))
-    assert live.requires_grad and not constant.requires_grad
 
 
 def test_two_sets_of_observations() -> None:
@@ -139,3 +137,65 @@ def test_gradient_of_critics(activation: str, layer_norm: bool, num_critics: int
     torch.testing.assert_close(value, critic(obs, actions).detach().mean())
     torch.testing.assert_close(parameters.gradient, torch.cat([gradient.flatten() for gradient in expected]))
     assert not loss.requires_grad and not value.requires_grad
+
+
+@pytest.mark.parametrize("num_atoms", [1, 7], ids=["scalar", "categorical"])
+@pytest.mark.parametrize("reduction", ["min", "mean"])
+@pytest.mark.parametrize(
+    ("activation", "layer_norm", "num_critics"),
+    [("relu", False, 2), ("swish", False, 1), ("elu", False, 3), ("swish", True, 2), ("gelu", False, 2)],
+)
+@pytest.mark.usefixtures("double_precision")
+def test_gradient_of_actions(
+    activation: str, layer_norm: bool, num_critics: int, reduction: str, num_atoms: int
+) -> None:
+    """What the actor follows is the gradient by autograd through plain operations of the least or the mean value."""
+    obs = TensorDict({"policy": torch.randn(6, 5), "privileged": torch.randn(6, 3)}, batch_size=[6])
+    settings = {"layer_norm": layer_norm, "num_atoms": num_atoms, "value_range": (-2.0, 3.0)}
+    critic = CriticEnsemble(obs, GROUPS, "critic", 2, num_critics, [16, 8], activation, **settings)  # type: ignore[arg-type]
+    is_written_out, critic.mlp.fused = critic.mlp.fused, False
+    latent, actions = critic.get_latent(obs), torch.randn(6, 2, requires_grad=True)
+    values = critic.head(critic.mlp(latent, actions))
+    expected_value = (values.min(dim=0).values if reduction == "min" else values.mean(dim=0)).mean()
+    (expected,) = torch.autograd.grad(expected_value, actions)
+    critic.mlp.fused = is_written_out
+    value, gradient = critic.action_gradient(latent, actions.detach(), reduction)
+    torch.testing.assert_close(value, expected_value.detach())
+    torch.testing.assert_close(gradient, expected)
+    assert not gradient.requires_grad and all(parameter.grad is None for parameter in critic.mlp.parameters())
+
+
+@pytest.mark.parametrize(
+    ("activation", "layer_norm"), [("relu", False), ("swish", False), ("swish", True), ("gelu", False)]
+)
+@pytest.mark.usefixtures("double_precision")
+def test_gradient_of_actor(activation: str, layer_norm: bool) -> None:
+    """The gradient for given ones of actions and log-probabilities is autograd's through the formula of the paper."""
+    obs = TensorDict({"policy": 2.0 * torch.randn(6, 5)}, batch_size=[6])
+    bounds = {"low": [-1.0, -0.5], "high": [2.0, 0.25], "init_std": 0.5, "log_std_range": (-1.0, 0.5)}
+    distribution_cfg = {"class_name": SquashedGaussian, **bounds}
+    actor = Actor(obs, GROUPS, "actor", 2, [16, 8], activation, True, layer_norm, distribution_cfg)
+    nn.init.normal_(actor.mlp[-2].weight)  # type: ignore[arg-type]
+    latent, action_grad, log_prob_grad = actor.get_latent(obs), torch.randn(4, 2), torch.randn(4)
+    torch.manual_seed(1)
+    noise = torch.cat([torch.randn(2, 2), torch.randn(4, 2)])
+    mean, raw = actor.mlp(latent).unbind(dim=-2)
+    log_std = raw.clamp(-1.0, 0.5)
+    assert bool((raw != log_std).any()) and bool((raw[2:] == log_std[2:]).any())
+    x = mean + log_std.exp() * noise
+    actions = torch.tensor([0.5, -0.125]) + torch.tensor([1.5, 0.375]) * x.tanh()
+    slope = torch.tensor([1.5, 0.375]) * (1.0 - x.tanh().square())
+    log_prob = (torch.distributions.Normal(mean, log_std.exp()).log_prob(x) - slope.log()).sum(dim=-1)
+    parameters = FlatParameters(actor.mlp.parameters())
+    loss = (actions[2:] * action_grad).sum() + (log_prob[2:] * log_prob_grad).sum()
+    expected = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(actor.mlp.parameters()))])
+    torch.manual_seed(1)
+    constants, sample = actor.sample_in_parts(latent, 2, keep=True)
+    torch.testing.assert_close(torch.cat([constants[0], sample.actions]).detach(), actions.detach())
+    torch.testing.assert_close(torch.cat([constants[1], sample.log_prob]).detach(), log_prob.detach())
+    actor.compute_gradient(sample, action_grad, log_prob_grad, parameters)
+    torch.testing.assert_close(parameters.gradient, expected)
+    torch.manual_seed(1)
+    unkept = actor.sample_in_parts(latent, 2, keep=False)[1]
+    torch.testing.assert_close(unkept.actions, sample.actions.detach())
+    assert not unkept.actions.requires_grad and unkept.tape is None

@@ -51,15 +51,3 @@ def test_layer_norm_equals_torch() -> None:
             weight, bias = ensemble.norm_weights[layer][i, 0], ensemble.norm_biases[layer][i, 0]
             hidden = nn.functional.silu(nn.functional.layer_norm(hidden, hidden.shape[-1:], weight, bias))
         torch.testing.assert_close(values[i], member[4](hidden).squeeze(-1))
-
-
-def test_frozen_weights_ask_for_no_gradient() -> None:
-    """Frozen, the values depend on the actions as before, and on no weight."""
-    ensemble = EnsembleMLP([MLP(5, 1, [16, 8], "relu") for _ in range(2)])
-    observations, actions = torch.randn(32, 3), torch.randn(32, 2, requires_grad=True)
-    values, frozen = ensemble(observations, actions), ensemble(observations, actions, frozen=True)
-    assert torch.equal(values, frozen)
-    gradients = [torch.autograd.grad(v.sum(), actions, retain_graph=True)[0] for v in (values, frozen)]
-    torch.testing.assert_close(*gradients)
-    assert ensemble(observations, actions.detach()).requires_grad
-    assert not ensemble(observations, actions.detach(), frozen=True).requires_grad

@@ -11,7 +11,7 @@ import torch
 import torch.nn as nn
 from rsl_rl.modules import MLP
 
-from rsl_rl_sac.modules import can_fuse, fused_mlp, fused_mlp_in_parts
+from rsl_rl_sac.modules import Tape, can_fuse, fused_mlp, input_gradient, mlp_gradient, record_mlp
 
 ACTIVATIONS = [nn.ReLU(), nn.SiLU(), nn.ELU(), nn.Tanh()]
 
@@ -67,25 +67,33 @@ def test_same_without_gradient(activation: nn.Module) -> None:
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("is_linear", [False, True], ids=["stacked", "linear"])
 @pytest.mark.usefixtures("double_precision")
-def test_parts(activation: nn.Module) -> None:
-    """Of a batch in two parts the first is a constant; the gradient is that of the second on its own."""
-    weights, biases = stacked(2, [5, 4, 3])
-    one, other = torch.randn(7, 3, requires_grad=True), torch.randn(7, 2, requires_grad=True)
-    constant, live = fused_mlp_in_parts([one, other], weights, biases, activation, 3)
-    expected = fused_mlp([one, other], weights, biases, activation)
-    torch.testing.assert_close(torch.cat([constant, live], dim=1), expected)
-    assert not constant.requires_grad and constant.shape == (2, 3, 3)
-    gradients = torch.autograd.grad(live.square().sum(), [one, other, *weights, *biases])
-    expected_gradients = torch.autograd.grad(expected[:, 3:].square().sum(), [one, other, *weights, *biases])
-    for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
-        torch.testing.assert_close(gradient, expected_gradient)
-    assert not bool(gradients[0][:3].any())
-    with torch.no_grad():
-        for part, with_gradient in zip(
-            fused_mlp_in_parts([one, other], weights, biases, activation, 3), (constant, live), strict=True
-        ):
-            assert torch.equal(part, with_gradient)
+def test_tape(activation: nn.Module, is_linear: bool) -> None:
+    """Gradients from the tape of the last rows are autograd's, through plain operations, of those rows on their own."""
+    weights, biases = stacked(1 if is_linear else 2, [5, 4, 3])
+    one, other = torch.randn(7, 3), torch.randn(7, 2, requires_grad=True)
+    hidden = torch.cat([one[3:], other[3:]], dim=-1).expand(len(weights[0]), 4, 5)
+    expected = torch.baddbmm(biases[1], activation(torch.baddbmm(biases[0], hidden, weights[0])), weights[1])
+    grad = torch.randn_like(expected)
+    expected_gradients = torch.autograd.grad(expected, [*weights, *biases, other], grad)
+    given_weights, given_biases = [weight.detach() for weight in weights], [bias.detach() for bias in biases]
+    if is_linear:
+        given_weights = [weight[0].t().contiguous() for weight in given_weights]
+        given_biases = [bias.flatten() for bias in given_biases]
+
+    def record() -> tuple[torch.Tensor, Tape]:
+        output, tape = record_mlp([one, other.detach()], given_weights, given_biases, activation)
+        return output, tape.rows(3)
+
+    output, tape = record()
+    torch.testing.assert_close(output[:, 3:], expected.detach())
+    weight_grads, bias_grads = ([torch.full_like(p, torch.nan) for p in ps] for ps in (given_weights, given_biases))
+    mlp_gradient(tape, given_weights, grad, weight_grads, bias_grads)
+    for written, gradient in zip([*weight_grads, *bias_grads], expected_gradients, strict=False):
+        torch.testing.assert_close(written, gradient[0].t() if written.dim() == 2 else gradient.view_as(written))
+    if not is_linear:
+        torch.testing.assert_close(input_gradient(record()[1], given_weights, grad, 3), expected_gradients[-1][3:])
 
 
 def test_unknown_activation() -> None:

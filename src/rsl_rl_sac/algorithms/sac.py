@@ -25,7 +25,14 @@ from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
 from rsl_rl_sac.envs.check_vec_env import check_final_obs, check_step
 from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
-from rsl_rl_sac.models import Actor, CriticEnsemble, normalized_observations, same_observations, sees_the_same
+from rsl_rl_sac.models import (
+    Actor,
+    ActorSample,
+    CriticEnsemble,
+    normalized_observations,
+    same_observations,
+    sees_the_same,
+)
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
@@ -245,14 +252,12 @@ class SAC:
         next_latent, latent = critic_latent[:num_next], critic_latent[num_next:]
         if not (updates_policy or updates_temperature):
             actor_latent = actor_latent[:num_next]
-        with torch.set_grad_enabled(updates_policy):
-            next_sample, (actions, log_prob) = self.actor.sample_in_parts(actor_latent, num_next)
-
+        next_sample, sample = self.actor.sample_in_parts(actor_latent, num_next, keep=updates_policy)
         metrics = self._update_critic(batch, latent, next_latent, *next_sample)
         if updates_temperature:
-            metrics |= self._update_temperature(log_prob.detach())
+            metrics |= self._update_temperature(sample.log_prob.detach())
         if updates_policy:
-            metrics |= self._update_actor(batch, latent, actions, log_prob)
+            metrics |= self._update_actor(batch, latent, sample)
         self._target_parameters.follow(self._critic_parameters, self.cfg.tau)
         return metrics
 
@@ -267,17 +272,13 @@ class SAC:
         """Minimize the soft Bellman residual of the n-step target, averaged over the critics (Eq. 2 and 11)."""
         with torch.no_grad():
             next_outputs = self.target_critic(next_latent, next_actions)
-            soft_values = self._reduce(self.critic.head(next_outputs)) - self.alpha * next_log_prob
+            values = self.critic.reduce(self.critic.head(next_outputs), self.cfg.value_reduction)
+            soft_values = values - self.alpha * next_log_prob
             target = self.cfg.reward_scale * batch.returns + batch.discounts * soft_values
         loss, value = self.critic.compute_gradient(latent, batch.actions, target, self._critic_parameters)
         grad_norm = self._critic_parameters.clip_gradient(self.cfg.max_grad_norm, self.world_size)
         self.critic_optimizer.step()
         return {"critic": loss, "critic_grad_norm": grad_norm, "q_value": value}
-
-    def _reduce(self, values: torch.Tensor) -> torch.Tensor:
-        """Return one value for those of all critics: their minimum (clipped double Q), or their mean."""
-        takes_minimum = self.cfg.value_reduction == "min" and len(values) > 1
-        return values.amin(dim=0) if takes_minimum else values.mean(dim=0)
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4)."""
@@ -287,19 +288,19 @@ class SAC:
         self.temperature_optimizer.step()
         return {"temperature": loss, "alpha": self.alpha}
 
-    def _update_actor(
-        self, batch: Batch, latent: torch.Tensor, actions: torch.Tensor, log_prob: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
+    def _update_actor(self, batch: Batch, latent: torch.Tensor, sample: ActorSample) -> dict[str, torch.Tensor]:
         """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
-        alpha = self.alpha
-        values = self.critic.head(self.critic.mlp(latent, actions, frozen=True))
-        loss = (alpha * log_prob - self._reduce(values)).mean()
-        metrics = {"actor": loss.detach(), "alpha": alpha, "entropy": -log_prob.detach().mean()}
+        alpha, entropy = self.alpha, -sample.log_prob.detach().mean()
+        value, value_grad = self.critic.action_gradient(latent, sample.actions, self.cfg.value_reduction)
+        log_prob_grad = (alpha / len(latent)).expand_as(sample.log_prob)
+        self.actor.compute_gradient(sample, -value_grad, log_prob_grad, self._actor_parameters)
+        metrics = {"actor": -alpha * entropy - value, "alpha": alpha, "entropy": entropy}
         if self.symmetry is not None and self.symmetry.has_mirror_loss:
             mirror_loss = self.symmetry.mirror_loss(self.actor, batch.observations)
             metrics["symmetry"] = mirror_loss.detach()
-            loss = loss + self.symmetry.mirror_loss_coeff * mirror_loss
-        grad_norm = self._actor_parameters.compute_gradient(loss, self.cfg.max_grad_norm, self.world_size)
+            if self.symmetry.use_mirror_loss:
+                self._actor_parameters.add_gradient(self.symmetry.mirror_loss_coeff * mirror_loss)
+        grad_norm = self._actor_parameters.clip_gradient(self.cfg.max_grad_norm, self.world_size)
         self.actor_optimizer.step()
         return {**metrics, "actor_grad_norm": grad_norm}
 
@@ -417,8 +418,8 @@ class SAC:
         """
         parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "replay", "rnd"), True)
         parts = parts if load_cfg is None else load_cfg
-        networks = {"actor": self.actor, "critic": self.critic, "target_critic": self.target_critic}
-        networks = {f"{name}_state_dict": network for name, network in networks.items()}
+        models = {"actor": self.actor, "critic": self.critic, "target_critic": self.target_critic}
+        networks = {f"{name}_state_dict": network for name, network in models.items()}
         check_saved_state(loaded_dict, parts, networks, strict)
         has_replay = bool(parts.get("replay")) and "replay_state_dict" in loaded_dict
         is_own = loaded_dict.get("rank", 0) == self.rank  # rsl_rl's runner saves the first of many processes only

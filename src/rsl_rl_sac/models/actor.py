@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn as nn
 from rsl_rl.models import MLPModel
@@ -11,8 +13,25 @@ from rsl_rl.modules import HiddenState
 from tensordict import TensorDict
 
 from rsl_rl_sac.models.observations import normalized_observations
-from rsl_rl_sac.modules import SquashedGaussian, can_fuse, fused_mlp_in_parts
+from rsl_rl_sac.modules import RecordedSample, SquashedGaussian, Tape, can_fuse, fused_mlp, mlp_gradient, record_mlp
 from rsl_rl_sac.utils.errors import ConfigError
+from rsl_rl_sac.utils.flat_parameters import FlatParameters
+
+
+class ActorSample(NamedTuple):
+    """Actions of some states, with what the gradient of the policy needs."""
+
+    actions: torch.Tensor
+    """Actions."""
+
+    log_prob: torch.Tensor
+    """Their log-probabilities."""
+
+    recorded: RecordedSample | None = None
+    """What the distribution keeps; None if autograd does."""
+
+    tape: Tape | None = None
+    """What the network keeps; None if autograd does, or no gradient was asked for."""
 
 
 class Actor(MLPModel):
@@ -67,23 +86,45 @@ class Actor(MLPModel):
         return self.distribution.sample_with_log_prob()
 
     def sample_in_parts(
-        self, latent: torch.Tensor, num_constant: int
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor], tuple[torch.Tensor, torch.Tensor]]:
+        self, latent: torch.Tensor, num_constant: int, keep: bool
+    ) -> tuple[tuple[torch.Tensor, torch.Tensor], ActorSample]:
         """Sample as :meth:`sample`, in one pass for two sets of states of which only the second needs a gradient.
 
         Args:
             latent: Output of :meth:`get_latent`.
             num_constant: Rows at the beginning through which no gradient flows.
+            keep: Whether to keep for the others what :meth:`compute_gradient` needs.
 
         Returns:
-            Actions and log-probabilities of those rows, and of the others.
+            Actions and log-probabilities of those rows, and the sample of the others.
         """
-        constant, live = self._evaluate_in_parts(latent, num_constant)
+        layers = self._fused_layers()
+        if layers is None:
+            with torch.no_grad():
+                constants = self.sample(latent[:num_constant])
+            with torch.set_grad_enabled(keep):
+                return constants, ActorSample(*self.sample(latent[num_constant:]))
         with torch.no_grad():
-            self.distribution.update(constant)
-            constants = self.distribution.sample_with_log_prob()
-        self.distribution.update(live)
-        return constants, self.distribution.sample_with_log_prob()
+            output, tape = record_mlp([latent], *layers) if keep else (fused_mlp([latent], *layers), None)
+            output = output.view(-1, *self.distribution.input_dim)
+            constant = self.distribution.record_sample(output[:num_constant])
+            live = self.distribution.record_sample(output[num_constant:])
+        tape = tape.rows(num_constant) if tape is not None else None
+        return (constant.actions, constant.log_prob), ActorSample(live.actions, live.log_prob, live, tape)
+
+    def compute_gradient(
+        self, sample: ActorSample, action_grad: torch.Tensor, log_prob_grad: torch.Tensor, parameters: FlatParameters
+    ) -> None:
+        """Set the gradient of the parameters, given those with respect to actions and log-probabilities of a sample."""
+        if sample.recorded is None or sample.tape is None:
+            parameters.differentiate((sample.actions, sample.log_prob), (action_grad, log_prob_grad))
+            return
+        layers = self._fused_layers()
+        assert layers is not None
+        with torch.no_grad():
+            grad = self.distribution.output_gradient(sample.recorded, action_grad, log_prob_grad)
+            weight_grads, bias_grads = parameters.gradients[0::2], parameters.gradients[1::2]
+            mlp_gradient(sample.tape, layers[0], grad.flatten(1).unsqueeze(0), weight_grads, bias_grads)
 
     @torch.no_grad()
     def distribution_parameters(self, latent: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -103,22 +144,19 @@ class Actor(MLPModel):
         return normalized_observations(self, obs)
 
     def _evaluate(self, latent: torch.Tensor) -> torch.Tensor:
-        """Evaluate the network."""
-        return self._evaluate_in_parts(latent, 0)[1]
+        """Evaluate the network, as one operation if that can be."""
+        layers = self._fused_layers()
+        if layers is None:
+            return self.mlp(latent)
+        return fused_mlp([latent], *layers).view(-1, *self.distribution.input_dim)
 
-    def _evaluate_in_parts(self, latent: torch.Tensor, num_constant: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Evaluate the network, as one operation if it consists of linear layers and a known activation only."""
+    def _fused_layers(self) -> tuple[list[torch.Tensor], list[torch.Tensor], nn.Module] | None:
+        """Return weights, biases and activation if there are only linear layers and an activation that can be fused."""
         *hidden, head, _ = self.mlp
         if not all(isinstance(layer, nn.Linear) or can_fuse(layer) for layer in hidden):
-            with torch.no_grad():
-                constant = self.mlp(latent[:num_constant])
-            return constant, self.mlp(latent[num_constant:])
+            return None
         linears = [layer for layer in (*hidden, head) if isinstance(layer, nn.Linear)]
-        weights: list[torch.Tensor] = [layer.weight for layer in linears]
-        biases: list[torch.Tensor] = [layer.bias for layer in linears]
-        parts = fused_mlp_in_parts([latent], weights, biases, hidden[1], num_constant)
-        constant, live = (part.view(-1, *self.distribution.input_dim) for part in parts)
-        return constant, live
+        return [layer.weight for layer in linears], [layer.bias for layer in linears], hidden[1]
 
 
 def _with_layer_norm(mlp: nn.Sequential) -> nn.Sequential:

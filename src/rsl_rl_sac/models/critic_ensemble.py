@@ -90,6 +90,39 @@ class CriticEnsemble(MLPModel):
             self.mlp.write_gradient(tape, gradient, parameters.gradients)
             return loss, values.mean()
 
+    def reduce(self, values: torch.Tensor, reduction: str) -> torch.Tensor:
+        """Return one value for those of all critics, ``[N, batch]``: their "min" (clipped double Q) or "mean"."""
+        return values.amin(dim=0) if reduction == "min" and len(values) > 1 else values.mean(dim=0)
+
+    def action_gradient(
+        self, latent: torch.Tensor, actions: torch.Tensor, reduction: str
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Differentiate the mean of :meth:`reduce` over a batch with respect to the actions; parameters are constants.
+
+        Args:
+            latent: Output of :meth:`get_latent`.
+            actions: Actions.
+            reduction: As there.
+
+        Returns:
+            The mean, and its gradient of the shape of the actions.
+        """
+        if not self.mlp.fused:
+            with torch.enable_grad():
+                actions = actions.detach().requires_grad_()
+                mean = self.reduce(self.head(self.mlp(latent, actions)), reduction).mean()
+            return mean.detach(), torch.autograd.grad(mean, actions)[0]
+        with torch.no_grad():
+            outputs, tape = self.mlp.record(latent, actions)
+            values = self.head(outputs)
+            if reduction == "min" and len(values) > 1:
+                grad = torch.zeros_like(values).scatter_(0, values.argmin(dim=0, keepdim=True), 1.0 / values.shape[1])
+            else:
+                grad = torch.full_like(values, 1.0 / values.numel())
+            grad = self.head.value_gradient(outputs, grad)
+            mean = self.reduce(values, reduction).mean()
+            return mean, self.mlp.action_gradient(tape, grad, self.num_actions)
+
     def get_latent(
         self, obs: TensorDict, masks: torch.Tensor | None = None, hidden_state: HiddenState = None
     ) -> torch.Tensor:

@@ -3,18 +3,20 @@
 """Building blocks of the models."""
 
 from .ensemble_mlp import EnsembleMLP
-from .fused_mlp import can_fuse, fused_mlp, fused_mlp_in_parts, mlp_gradient, record_mlp
-from .squashed_gaussian import SquashedGaussian
+from .fused_mlp import Tape, can_fuse, fused_mlp, input_gradient, mlp_gradient, record_mlp
+from .squashed_gaussian import RecordedSample, SquashedGaussian
 from .value_head import CategoricalHead, ScalarHead, make_head
 
 __all__ = [
     "CategoricalHead",
     "EnsembleMLP",
+    "RecordedSample",
     "ScalarHead",
     "SquashedGaussian",
+    "Tape",
     "can_fuse",
     "fused_mlp",
-    "fused_mlp_in_parts",
+    "input_gradient",
     "make_head",
     "mlp_gradient",
     "record_mlp",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn as nn
 
-from rsl_rl_sac.modules.fused_mlp import Tape, can_fuse, fused_mlp, mlp_gradient, record_mlp
+from rsl_rl_sac.modules.fused_mlp import Tape, can_fuse, fused_mlp, input_gradient, mlp_gradient, record_mlp
 
 
 class EnsembleMLP(nn.Module):
@@ -18,8 +18,8 @@ class EnsembleMLP(nn.Module):
     Each layer of all members is one batched matrix product over weights of shape ``[N, in, out]``. On two CPU cores
     that is faster than one network after the other (see ``benchmarks/ensemble.py``), on a GPU it saves launches.
 
-    Common activations without layer normalization go through :func:`fused_mlp`, which also spares the actor step the
-    gradient with respect to the observation columns.
+    Common activations without layer normalization go through :func:`fused_mlp`, and their gradients can be had without
+    autograd: that of the parameters for the critics' step, that with respect to the actions for the actor's.
     """
 
     def __init__(self, members: Sequence[nn.Sequential], layer_norm: bool = False) -> None:
@@ -49,22 +49,18 @@ class EnsembleMLP(nn.Module):
             self.norm_weights = nn.ParameterList(torch.ones_like(bias) for bias in hidden)
             self.norm_biases = nn.ParameterList(torch.zeros_like(bias) for bias in hidden)
 
-    def forward(self, observations: torch.Tensor, actions: torch.Tensor, frozen: bool = False) -> torch.Tensor:
+    def forward(self, observations: torch.Tensor, actions: torch.Tensor) -> torch.Tensor:
         """Evaluate all members.
 
         Args:
             observations: Network inputs of shape ``[batch, observation_dim]``.
             actions: Actions of shape ``[batch, num_actions]``.
-            frozen: Whether only the gradient with respect to the inputs will be asked for, not that of the weights.
 
         Returns:
             Outputs of shape ``[N, batch]`` for one output per member, ``[N, batch, outputs]`` for more.
         """
         if self.fused:
-            weights, biases = self._weights, self._biases
-            if frozen:
-                weights, biases = [weight.detach() for weight in weights], [bias.detach() for bias in biases]
-            return fused_mlp([observations, actions], weights, biases, self.activation).squeeze(-1)
+            return fused_mlp([observations, actions], self._weights, self._biases, self.activation).squeeze(-1)
         hidden = self._repeat(torch.cat([observations, actions], dim=-1))
         hidden = torch.baddbmm(self.biases[0], hidden, self.weights[0])
         for layer in range(1, self.num_layers):
@@ -76,7 +72,7 @@ class EnsembleMLP(nn.Module):
         return hidden.squeeze(-1)
 
     def record(self, observations: torch.Tensor, actions: torch.Tensor) -> tuple[torch.Tensor, Tape]:
-        """Evaluate all members, which must be :attr:`fused`, and keep what :meth:`write_gradient` needs."""
+        """Evaluate all members, which must be :attr:`fused`, and keep what their gradients need."""
         outputs, tape = record_mlp([observations, actions], self._weights, self._biases, self.activation)
         return outputs.squeeze(-1), tape
 
@@ -84,6 +80,11 @@ class EnsembleMLP(nn.Module):
         """Write the gradient of all parameters, in their order, given that with respect to the outputs."""
         grad = grad.unsqueeze(-1) if grad.dim() == 2 else grad
         mlp_gradient(tape, self._weights, grad, gradients[: self.num_layers], gradients[self.num_layers :])
+
+    def action_gradient(self, tape: Tape, grad: torch.Tensor, num_actions: int) -> torch.Tensor:
+        """Return the gradient with respect to the actions, given that with respect to the outputs."""
+        grad = grad.unsqueeze(-1) if grad.dim() == 2 else grad
+        return input_gradient(tape, self._weights, grad, self._weights[0].shape[1] - num_actions)
 
     def _repeat(self, x: torch.Tensor) -> torch.Tensor:
         return x.expand(self.num_members, *x.shape)

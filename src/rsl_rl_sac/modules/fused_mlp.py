@@ -80,35 +80,10 @@ def fused_mlp(
     Returns:
         Outputs of shape ``[N, batch, out]``, with N = 1 for the weights of linear layers.
     """
-    return fused_mlp_in_parts(inputs, weights, biases, activation, 0)[1]
-
-
-def fused_mlp_in_parts(
-    inputs: list[torch.Tensor],
-    weights: list[torch.Tensor],
-    biases: list[torch.Tensor],
-    activation: nn.Module,
-    num_constant: int,
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Evaluate as :func:`fused_mlp`, with a gradient for a part of the batch only.
-
-    One pass, for states that need a gradient and for others that do not, in place of two of half the size.
-
-    Args:
-        inputs: As above.
-        weights: As above.
-        biases: As above.
-        activation: As above.
-        num_constant: Rows at the beginning of the batch through which no gradient flows.
-
-    Returns:
-        Outputs of those rows, which are constants, and outputs of the other rows.
-    """
     rules = _ACTIVATIONS[type(activation)]
     if torch.is_grad_enabled():
-        return _FusedMLP.apply(rules, num_constant, len(inputs), *inputs, *weights, *biases)  # type: ignore[return-value]
-    output = _evaluate(rules, inputs, weights, biases, keep=False)[0]
-    return output[:, :num_constant], output[:, num_constant:]
+        return _FusedMLP.apply(rules, len(inputs), *inputs, *weights, *biases)  # type: ignore[return-value]
+    return _evaluate(rules, inputs, weights, biases, keep=False)[0]
 
 
 def _evaluate(
@@ -119,8 +94,7 @@ def _evaluate(
     keep: bool,
 ) -> tuple[torch.Tensor, list[torch.Tensor], list[torch.Tensor]]:
     """Return the outputs and, if kept, the inputs of all layers and what the derivatives between them need."""
-    if weights[0].dim() == 2:
-        weights, biases = [weight.t().unsqueeze(0) for weight in weights], [bias.view(1, 1, -1) for bias in biases]
+    weights, biases = _stacked(weights), [bias.view(-1, 1, bias.shape[-1]) for bias in biases]
     x = torch.cat(inputs, dim=-1) if len(inputs) > 1 else inputs[0]
     hidden = x.expand(weights[0].shape[0], *x.shape)
     layer_inputs, derivative_arguments = [hidden], []
@@ -151,11 +125,16 @@ class Tape(NamedTuple):
     arguments: list[torch.Tensor]
     """What the derivatives between them need."""
 
+    def rows(self, start: int) -> Tape:
+        """Return the tape of a part of the batch, from a row on."""
+        parts = ([values[:, start:] for values in kept] for kept in (self.layer_inputs, self.arguments))
+        return Tape(self.rules, *parts)
+
 
 def record_mlp(
     inputs: list[torch.Tensor], weights: list[torch.Tensor], biases: list[torch.Tensor], activation: nn.Module
 ) -> tuple[torch.Tensor, Tape]:
-    """Evaluate as :func:`fused_mlp`, weights of shape ``[N, in, out]`` only, and keep what :func:`mlp_gradient` needs.
+    """Evaluate as :func:`fused_mlp` and keep what :func:`mlp_gradient` and :func:`input_gradient` need.
 
     For steps whose whole gradient is written out, without autograd.
     """
@@ -176,11 +155,36 @@ def mlp_gradient(
     Args:
         tape: Second result of :func:`record_mlp`; its contents are used up.
         weights: As there.
-        grad: Gradient with respect to the outputs.
+        grad: Gradient with respect to the outputs, shape ``[N, batch, out]``.
         weight_grads: Where the gradients of the weights go, in the shapes of the weights.
         bias_grads: Where the gradients of the biases go.
     """
-    _descend(tape, weights, grad, [True] * len(weights), list(zip(weight_grads, bias_grads, strict=True)))
+    needs_weight = [True] * len(weights)
+    if weights[0].dim() == 3:
+        _descend(tape, weights, grad, needs_weight, list(zip(weight_grads, bias_grads, strict=True)))
+        return
+    _, computed, sums = _descend(tape, _stacked(weights), grad, needs_weight)
+    for into, gradient in zip([*weight_grads, *bias_grads], [*computed, *sums], strict=True):
+        assert gradient is not None
+        into.copy_(gradient[0].t() if into.dim() == 2 else gradient.flatten())
+
+
+def input_gradient(tape: Tape, weights: list[torch.Tensor], grad: torch.Tensor, start: int) -> torch.Tensor:
+    """Return the gradient with respect to the last columns of the input, summed over the networks.
+
+    Args:
+        tape: Second result of :func:`record_mlp`; its contents are used up.
+        weights: As there, of shape ``[N, in, out]``.
+        grad: Gradient with respect to the outputs.
+        start: First of the columns.
+    """
+    grad = _descend(tape, weights, grad, [False] * len(weights))[0]
+    return torch.bmm(grad, weights[0][:, start:].transpose(1, 2)).sum(dim=0)
+
+
+def _stacked(weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Return weights as ``[N, in, out]``."""
+    return [weight.t().unsqueeze(0) if weight.dim() == 2 else weight for weight in weights]
 
 
 def _descend(
@@ -221,48 +225,38 @@ class _FusedMLP(torch.autograd.Function):
     def forward(
         ctx,  # noqa: ANN001
         rules: _Activation,
-        num_constant: int,
         num_inputs: int,
         *tensors: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> torch.Tensor:
         num_layers = (len(tensors) - num_inputs) // 2
         inputs, parameters = list(tensors[:num_inputs]), list(tensors[num_inputs:])
         weights, biases = parameters[:num_layers], parameters[num_layers:]
         output, layer_inputs, arguments = _evaluate(rules, inputs, weights, biases, keep=True)
         ctx.rules, ctx.num_layers = rules, num_layers
         ctx.input_sizes = [x.shape[-1] for x in inputs]
-        ctx.num_constant = num_constant
-        kept = [*layer_inputs, *arguments]
-        ctx.save_for_backward(*weights, *(kept if num_constant == 0 else [values[:, num_constant:] for values in kept]))
-        constant = output[:, :num_constant]
-        ctx.mark_non_differentiable(constant)
-        return constant, output[:, num_constant:]
+        ctx.save_for_backward(*weights, *layer_inputs, *arguments)
+        return output
 
     @staticmethod
     def backward(ctx, *grad_outputs: torch.Tensor) -> tuple:  # noqa: ANN001
-        grad = grad_outputs[1]
         m, n = ctx.num_layers, len(ctx.input_sizes)
         weights, layer_inputs, arguments = (
             ctx.saved_tensors[:m],
             ctx.saved_tensors[m : 2 * m],
             ctx.saved_tensors[2 * m :],
         )
-        needs_input, needs_weight = ctx.needs_input_grad[3 : 3 + n], ctx.needs_input_grad[3 + n : 3 + n + m]
+        needs_input, needs_weight = ctx.needs_input_grad[2 : 2 + n], ctx.needs_input_grad[2 + n : 2 + n + m]
         is_linear = weights[0].dim() == 2
-        if is_linear:
-            weights = [weight.t().unsqueeze(0) for weight in weights]
+        weights = _stacked(weights)
         tape = Tape(ctx.rules, list(layer_inputs), list(arguments))
-        grad, weight_grads, bias_grads = _descend(tape, list(weights), grad, needs_weight)
+        grad, weight_grads, bias_grads = _descend(tape, weights, grad_outputs[0], needs_weight)
         input_grads: list[torch.Tensor | None] = []
         start = 0
         for size, needed in zip(ctx.input_sizes, needs_input, strict=True):
             columns = weights[0][:, start : start + size]
-            input_grad = torch.bmm(grad, columns.transpose(1, 2)).sum(dim=0) if needed else None
-            if input_grad is not None and ctx.num_constant > 0:
-                input_grad = nn.functional.pad(input_grad, (0, 0, ctx.num_constant, 0))
-            input_grads.append(input_grad)
+            input_grads.append(torch.bmm(grad, columns.transpose(1, 2)).sum(dim=0) if needed else None)
             start += size
         if is_linear:
             weight_grads = [weight_grad if weight_grad is None else weight_grad[0].t() for weight_grad in weight_grads]
             bias_grads = [bias_grad if bias_grad is None else bias_grad.flatten() for bias_grad in bias_grads]
-        return (None, None, None, *input_grads, *weight_grads, *bias_grads)
+        return (None, None, *input_grads, *weight_grads, *bias_grads)

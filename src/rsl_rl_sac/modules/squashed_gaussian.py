@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +21,25 @@ LOG_2 = math.log(2.0)
 
 _NUM_QUADRATURE_NODES = 32
 """Gauss-Hermite nodes of the entropy. 32 agree with adaptive integration to 1e-7 nats for sigma up to 1."""
+
+
+class RecordedSample(NamedTuple):
+    """Actions with what their gradient needs."""
+
+    actions: torch.Tensor
+    """Actions."""
+
+    log_prob: torch.Tensor
+    """Their log-probabilities."""
+
+    deviation: torch.Tensor
+    """Distance of the latent from its mean, sigma times noise."""
+
+    squashed: torch.Tensor
+    """The latent, squashed by tanh."""
+
+    within_range: torch.Tensor
+    """Where the log standard deviation was not clipped."""
 
 
 class SquashedGaussian(Distribution):
@@ -139,6 +159,20 @@ class SquashedGaussian(Distribution):
         mean, log_std = self._parameters_or_raise()
         return _SquashedSample.apply(mean, log_std, torch.randn_like(mean), self.bias, self.scale)  # type: ignore[return-value]
 
+    def record_sample(self, mlp_output: torch.Tensor) -> RecordedSample:
+        """Sample as :meth:`sample_with_log_prob` from a network output, for a gradient that is written out."""
+        mean, raw_log_std = torch.unbind(mlp_output, dim=-2)
+        log_std = raw_log_std.clamp(*self.log_std_range)
+        drawn = _draw(mean, log_std, torch.randn_like(mean), self.bias, self.scale)
+        return RecordedSample(*drawn, raw_log_std == log_std)
+
+    def output_gradient(
+        self, sample: RecordedSample, action_grad: torch.Tensor, log_prob_grad: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the gradient with respect to the network output, given those of actions and log-probabilities."""
+        grads = _pull_back(action_grad, log_prob_grad, sample.deviation, sample.squashed, self.scale)
+        return torch.stack((grads[0], grads[1] * sample.within_range), dim=-2)
+
     def log_prob(self, outputs: torch.Tensor) -> torch.Tensor:
         """Compute the log-probability of given actions, summed over the last dimension.
 
@@ -246,19 +280,37 @@ class _SquashedSample(torch.autograd.Function):
         bias: torch.Tensor,
         scale: torch.Tensor,
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        deviation = log_std.exp() * noise
-        latent = mean + deviation
-        squashed = torch.tanh(latent)
+        actions, log_prob, deviation, squashed = _draw(mean, log_std, noise, bias, scale)
         ctx.save_for_backward(deviation, squashed, scale)
-        return torch.addcmul(bias, scale, squashed), _log_prob(noise, log_std, latent, scale)
+        return actions, log_prob
 
     @staticmethod
     def backward(ctx, *grads: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # noqa: ANN001
-        action_grad, log_prob_grad = grads[0], grads[1].unsqueeze(-1)
-        deviation, squashed, scale = ctx.saved_tensors
-        # With x the latent: da/dx = c (1 - tanh^2 x) and dlog pi/dx = 2 tanh x; dx/dlog sigma = sigma epsilon.
-        mean_grad = action_grad * scale * (1.0 - squashed.square()) + 2.0 * log_prob_grad * squashed
-        return mean_grad, mean_grad * deviation - log_prob_grad, None, None, None
+        return (*_pull_back(*grads, *ctx.saved_tensors), None, None, None)
+
+
+def _draw(
+    mean: torch.Tensor, log_std: torch.Tensor, noise: torch.Tensor, bias: torch.Tensor, scale: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return actions, log-probabilities, and the deviations and squashed latents that :func:`_pull_back` takes."""
+    deviation = log_std.exp() * noise
+    latent = mean + deviation
+    squashed = torch.tanh(latent)
+    return torch.addcmul(bias, scale, squashed), _log_prob(noise, log_std, latent, scale), deviation, squashed
+
+
+def _pull_back(
+    action_grad: torch.Tensor,
+    log_prob_grad: torch.Tensor,
+    deviation: torch.Tensor,
+    squashed: torch.Tensor,
+    scale: torch.Tensor,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the gradients with respect to mean and log standard deviation."""
+    log_prob_grad = log_prob_grad.unsqueeze(-1)
+    # With x the latent: da/dx = c (1 - tanh^2 x) and dlog pi/dx = 2 tanh x; dx/dlog sigma = sigma epsilon.
+    mean_grad = action_grad * scale * (1.0 - squashed.square()) + 2.0 * log_prob_grad * squashed
+    return mean_grad, mean_grad * deviation - log_prob_grad
 
 
 def _log_prob(noise: torch.Tensor, log_std: torch.Tensor, latent: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

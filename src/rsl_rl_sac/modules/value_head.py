@@ -36,6 +36,10 @@ class ScalarHead(nn.Module):
         errors = outputs - target
         return errors.square().mean(), errors * (2.0 / errors.numel()), outputs
 
+    def value_gradient(self, outputs: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        """Return the gradient with respect to the outputs, given that with respect to the values."""
+        return grad
+
 
 class CategoricalHead(nn.Module):
     """The outputs are logits of a distribution over fixed values; the loss is the cross-entropy to a smoothed target.
@@ -93,6 +97,12 @@ class CategoricalHead(nn.Module):
         count = outputs[..., 0].numel()
         loss = (probabilities * log_softmax).sum() / -count
         return loss, (softmax - probabilities).div_(count), softmax @ self.support
+
+    def value_gradient(self, outputs: torch.Tensor, grad: torch.Tensor) -> torch.Tensor:
+        """Return the gradient with respect to the outputs, given that with respect to the values."""
+        softmax = torch.softmax(outputs, dim=-1)
+        values = (softmax @ self.support).unsqueeze(-1)
+        return softmax * (self.support - values) * grad.unsqueeze(-1)
 
     def probabilities(self, values: torch.Tensor) -> torch.Tensor:
         """Return the smoothed distributions ``[..., atoms]`` around values."""

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 import torch.nn as nn
@@ -36,10 +36,15 @@ class FlatParameters:
         self.differentiate(loss)
         return self.clip_gradient(max_norm, world_size)
 
-    def differentiate(self, loss: torch.Tensor) -> None:
-        """Set the gradient to that of a loss."""
-        gradients = torch.autograd.grad(loss, self.parameters)
+    def differentiate(self, outputs: torch.Tensor | Sequence[torch.Tensor], grads: Sequence | None = None) -> None:
+        """Set the gradient to that of a loss, or of anything given its gradient with respect to some outputs."""
+        gradients = torch.autograd.grad(outputs, self.parameters, grads)
         torch.cat([gradient.flatten() for gradient in gradients], out=self.gradient)
+
+    def add_gradient(self, loss: torch.Tensor) -> None:
+        """Add the gradient of one more loss."""
+        gradients = torch.autograd.grad(loss, self.parameters)
+        self.gradient += torch.cat([gradient.flatten() for gradient in gradients])
 
     def clip_gradient(self, max_norm: float, world_size: int = 1) -> torch.Tensor:
         """Average the gradient over all processes and clip it.
