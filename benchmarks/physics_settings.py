@@ -207,7 +207,7 @@ class Run:
             if k == SETTLING_STEPS:
                 before = self.foot_positions()
             self.step(moving=False)
-            standing &= 1.0 - 2.0 * (self.physics.qpos[:, 4:6] ** 2).sum(axis=1) > FALLEN
+            standing &= self.upright()
             seconds += STEP_DT * standing
         creep = np.linalg.norm(self.foot_positions() - before, axis=2).max(axis=1)
         return float(np.median(creep)), float(seconds.mean())
@@ -219,6 +219,11 @@ class Run:
         for _ in range(WALKING_STEPS[self.robot.kind]):
             self.step(moving=True)
         return before, np.where(self.sound()[:, None], self.physics.qpos[:, :3], np.nan)
+
+    def upright(self) -> np.ndarray:
+        """Return which robots have not fallen."""
+        # The quaternion's x and y give the cosine of the tilt.
+        return 1.0 - 2.0 * (self.physics.qpos[:, 4:6] ** 2).sum(axis=1) > FALLEN
 
     def sound(self) -> np.ndarray:
         """Return which simulations did not diverge."""
@@ -405,8 +410,12 @@ def measure_stair(robot_name: str, num_envs: int) -> list[dict[str, object]]:
                 run.step(moving=k < STAIR_STEPS)
             end, feet = run.physics.qpos[:, :3], run.foot_positions()
             row: dict[str, object] = {"robot": robot_name, "stair_m": height, "ground": name}
-            row["feet_gained_m"] = round(float((feet - feet_before)[:, :, 2].mean()), 3)
+            # A robot on its back has its feet in the air.
+            upright = run.upright()
+            gained = (feet - feet_before)[upright, :, 2]
+            row["feet_gained_m"] = round(float(gained.mean()), 3) if upright.any() else ""
             row["walked_m"] = round(float((end - before)[:, 0].mean()), 3)
+            row["share_fallen"] = round(1.0 - float(upright.mean()), 3)
             row["share_with_all_feet_beyond_edge"] = round(float((feet[:, :, 0] > STAIR_EDGE).all(axis=1).mean()), 3)
             rows.append(row)
     return rows
