@@ -9,6 +9,14 @@ MJLAB_CODE := src/rsl_rl_sac/envs/mjlab.py src/rsl_rl_sac/runners/mjlab_runner.p
 	$(wildcard tests/envs/mjlab/*.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# The constraints pin versions for one Python; with another, pip fails late and at length.
+define make_venv
+	@if ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then \
+		echo "Python 3.11 is needed, found: $(or $(PYTHON),no python) $$($(PYTHON) --version 2>/dev/null)." \
+			"Name one: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; exit 1; fi
+	$(PYTHON) -m venv $(1)
+endef
+
 .PHONY: demo demo-optimum test lint types pytest format docs figures compat test-mjlab test-isaaclab benchmark benchmark-gymnasium clean
 
 DEMO_TASK := Velocity-Flat-Unitree-Go2
@@ -76,31 +84,31 @@ clean:  ## Remove the virtual environments
 	rm -rf $(VENV) $(VENV)-*
 
 $(VENV)/.ready: pyproject.toml constraints.txt
+	$(call make_venv,$(VENV))
 	@echo "Setting up $(VENV), which takes two to three minutes ..."
-	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
 $(VENV)-benchmark/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)-benchmark
+	$(call make_venv,$(VENV)-benchmark)
 	$(VENV)-benchmark/bin/pip install --quiet --constraint constraints.txt --editable '.[benchmark]'
 	@touch $@
 
 $(VENV)-mjlab/.ready: pyproject.toml constraints-mjlab.txt
-	$(PYTHON) -m venv $(VENV)-mjlab
+	$(call make_venv,$(VENV)-mjlab)
 	$(VENV)-mjlab/bin/pip install --quiet --constraint constraints-mjlab.txt torch mjlab pytest --editable '.[demo]'
 	@touch $@
 
 # The wheel comes without its dependencies: they are for the simulator, and another torch is among them.
 $(VENV)-isaaclab/.ready: pyproject.toml constraints.txt constraints-isaaclab.txt
-	$(PYTHON) -m venv $(VENV)-isaaclab
+	$(call make_venv,$(VENV)-isaaclab)
 	$(VENV)-isaaclab/bin/pip install --quiet --constraint constraints.txt --constraint constraints-isaaclab.txt \
 		gymnasium hydra-core prettytable pytest scipy toml trimesh --editable .
 	$(VENV)-isaaclab/bin/pip install --quiet --no-deps --constraint constraints-isaaclab.txt isaaclab
 	@touch $@
 
 $(VENV)-rsl-rl-%/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)-rsl-rl-$*
+	$(call make_venv,$(VENV)-rsl-rl-$*)
 	grep -v '^rsl-rl-lib' constraints.txt > $(VENV)-rsl-rl-$*/constraints.txt
 	$(VENV)-rsl-rl-$*/bin/pip install --quiet --constraint $(VENV)-rsl-rl-$*/constraints.txt \
 		rsl-rl-lib==$* --editable '.[dev]'
