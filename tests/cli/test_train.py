@@ -81,6 +81,8 @@ def test_flags_of_absent_sections() -> None:
         (["train", "--name", "Velocity-x", "cartpole"], "There is no task 'cartpole'"),
         (["compare", TASK, "--minutes", "nan"], "a positive training time"),
         (["info", ""], "Name a run"),
+        (["play", "go2"], "Did you mean Velocity-Flat-Unitree-Go2, Velocity-Rough-Unitree-Go2?"),
+        (["evaluate", "velocity-flat-go2"], "Did you mean Velocity-Flat-Unitree-Go2"),
         (["evaluate"], "Name a run"),
         (["list", "robots"], "Unrecognized options: robots"),
     ],

@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 import pathlib
 import signal
+import types
 
 import pytest
 
-from rsl_rl_sac.cli import main
+from rsl_rl_sac.cli import main, train
 from rsl_rl_sac.cli.main import _format_warning
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.runners.training import Training
@@ -20,7 +21,7 @@ from rsl_rl_sac.utils.config_file import load_run_config
 TASK = "Velocity-Flat-Unitree-Go1"
 SMALL = ["--num-envs", "2", "--algorithm.batch-size", "4", "--algorithm.num-mini-batches", "1", "--no-video"]
 SMALL += ["--actor.hidden-dims", "4", "--critic.hidden-dims", "4", "--evaluation-envs", "1"]
-TIMES = ["--minutes", "30", "--evaluation-minutes", "7", "--until", "0.99"]
+TIMES = ["--minutes", "30", "--evaluation-minutes", "7", "--until", "0.99", "--cores", "1"]
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, iteration: int, in_evaluation: bool = False) -> None:
@@ -56,7 +57,7 @@ def test_stop_and_go_on(
     assert [path.name for path in find_checkpoints(folder)] == ["model_0.pt", "model_2.pt"]
     assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3]
     training = load_run_config(folder / "config.yaml")[2]
-    asked = {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1, "until": 0.99}
+    asked = {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1, "until": 0.99, "cores": 1}
     assert training is not None and vars(training) == asked
 
     main(["train", "--resume", str(folder), "--max-iterations", "5", "--no-video"])  # the run knows its task
@@ -99,6 +100,40 @@ def test_resume_from_a_file(tiny_runs: dict[str, pathlib.Path], capsys: pytest.C
     with pytest.raises(SystemExit) as end:
         main(["train", TASK, "--resume", str(tiny_runs["sac"] / "model_0.pt")])
     assert end.value.code == 2 and f"--resume {tiny_runs['sac']}, without the file" in capsys.readouterr().err
+
+
+def test_resume_of_a_damaged_run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line says how to go on, and so it goes on."""
+    run = ["train", TASK, *SMALL, "--save-interval", "1", "--folder", str(tmp_path)]
+    main([*run, "--max-iterations", "3"])
+    *_, older, newest = find_checkpoints(tmp_path)
+    newest.write_bytes(newest.read_bytes()[:-100])
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--resume", str(tmp_path), "--max-iterations", "4", "--no-video"])
+    errors = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2 and f"The newest other checkpoint there is '{older}'" in errors[-1]
+    assert f"Move {newest.stem}.* away to go on from there" in errors[-1]
+    assert sum(line.startswith("rsl-rl-sac:") for line in errors) == 1 and "Traceback" not in "".join(errors)
+    for file in tmp_path.glob(f"{newest.stem}.*"):
+        file.unlink()
+    with pytest.warns(UserWarning, match="without its replay, which is gone"):
+        main(["train", "--resume", str(tmp_path), "--max-iterations", "4", "--no-video"])
+    assert read_curve(tmp_path / "curve.csv")[-1]["iteration"] == 4
+
+
+def test_interrupted_film(
+    tiny_runs: dict[str, pathlib.Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever does not wait for the film is told that the training is complete, not how to go on with it."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("rsl_rl_sac.locomotion.play_env.make_play_env", interrupt)
+    with pytest.raises(SystemExit) as end:
+        train.film(types.SimpleNamespace(folder=tiny_runs["sac"], task=TASK))  # type: ignore[arg-type]
+    assert end.value.code == 130 and "The training itself is complete" in capsys.readouterr().err
 
 
 def test_resume_without_a_replay(tmp_path: pathlib.Path) -> None:

@@ -55,6 +55,23 @@ def test_evaluate(tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.Captur
     mean = sum(numbers["episodes"]["returns"]) / 14
     assert numbers["total"]["episode_return"] == pytest.approx(mean)
     assert numbers["task"] == TASK and numbers["policy"] == "model_2.pt" and "torch" in numbers["versions"]
+    # As the learning curve has it: 3 iterations of 3 steps of 4 environments.
+    assert numbers["training"]["env_steps"] == 36 and 0.0 < numbers["training"]["seconds"] < 1000.0
+    assert numbers["training"]["cpu_seconds"] > 0.0 and printed.splitlines()[0].endswith(" steps in 0:00")
+
+
+def test_evaluate_has_nowhere_to_write(
+    tiny_runs: Runs, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """That is said before any episode is run."""
+    shutil.copytree(tiny_runs["sac"], tmp_path / "run")
+    (tmp_path / "run" / "model_2.pt.evaluation.json").mkdir()
+    monkeypatch.setattr(evaluate, "make_evaluation_env", None)  # would be called next
+    with pytest.raises(SystemExit) as exit_info:
+        main(["evaluate", str(tmp_path / "run")])
+    errors = capsys.readouterr().err
+    assert exit_info.value.code == 2 and len(errors.splitlines()) == 1
+    assert "cannot be written to" in errors and "it is a folder" in errors
 
 
 @pytest.mark.usefixtures("_short_episodes")
@@ -249,5 +266,30 @@ def test_help_fits_a_screen(verb: str, capsys: pytest.CaptureFixture[str], monke
     printed = capsys.readouterr().out
     lines = sum(1 + max(0, len(line) - 1) // 100 for line in printed.splitlines())
     assert exit_info.value.code == 0 and lines <= 50
-    if verb in ("train", "evaluate", "export", "info", "play"):
-        assert f"rsl-rl-sac {verb} Velocity-Flat-Unitree-Go2" in printed
+    assert (f"rsl-rl-sac {verb}" if verb == "list" else f"rsl-rl-sac {verb} Velocity-Flat-Unitree-Go2") in printed
+
+
+def test_help_of_all_settings(capsys: pytest.CaptureFixture[str]) -> None:
+    """It shows every field, with the preset's value; whoever mistypes a setting is told of it."""
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", TASK, "--help-all"])
+    printed = capsys.readouterr().out
+    assert exit_info.value.code == 0
+    for flag in ("--algorithm.gamma", "--critic.num-critics", "--actor.distribution-cfg.init-std", "--until"):
+        assert flag in printed
+    with pytest.raises(SystemExit) as exit_info:
+        main(["train", TASK, "--algorithm.gama", "0.9"])
+    errors = capsys.readouterr().err
+    assert exit_info.value.code == 2 and errors.strip().endswith("rsl-rl-sac train --help-all tells more.")
+    assert "Did you mean --algorithm.gamma" in errors
+
+
+def test_export_has_nowhere_to_write(
+    tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A file where a folder should be made is one line and exit code 2."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit) as exit_info:
+        main(["export", str(tiny_runs["sac"]), "--output", str(tmp_path / "file" / "export")])
+    errors = capsys.readouterr().err
+    assert exit_info.value.code == 2 and len(errors.splitlines()) == 1 and "cannot be made: Not a directory" in errors

@@ -27,7 +27,7 @@ def test_known(logger: str | dict) -> None:
     check_log_writer(logger)
 
 
-@pytest.mark.parametrize("logger", ["tensorbord", "", {}, {"class_name": 3}])
+@pytest.mark.parametrize("logger", ["tensorbord", "", "WandbLogWriter", {}, {"class_name": 3}])
 def test_unknown(logger: str | dict) -> None:
     """Names that rsl_rl does not know, and dictionaries without a class, are refused."""
     with pytest.raises(ConfigError, match="logger must be tensorboard, wandb or neptune"):

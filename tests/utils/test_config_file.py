@@ -61,7 +61,7 @@ def test_refused(tmp_path: pathlib.Path, text: str, message: str) -> None:
         load_config(path)
 
 
-@pytest.mark.parametrize("training", [None, TrainingCfg(12.5, 0.5, 32, 0.9), TrainingCfg()])
+@pytest.mark.parametrize("training", [None, TrainingCfg(12.5, 0.5, 32, 0.9, 1), TrainingCfg()])
 def test_what_a_run_was_asked_for(tmp_path: pathlib.Path, training: TrainingCfg | None) -> None:
     """Its time and its evaluations are in the file too, if they were known when it was written."""
     path = tmp_path / "config.yaml"

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,12 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.display import clock, count
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, directions, paired_difference
 from rsl_rl_sac.locomotion.evaluation import Score, make_evaluation_env
 from rsl_rl_sac.locomotion.registry import task_cfg
-from rsl_rl_sac.locomotion.runs import PolicyFile, load_policy, resolve_run
+from rsl_rl_sac.locomotion.runs import PolicyFile, load_checkpoint, load_policy, resolve_run
 from rsl_rl_sac.utils.checkpoint import write_text_atomically
 from rsl_rl_sac.utils.errors import ConfigError
 from rsl_rl_sac.utils.versions import installed_versions
@@ -65,6 +67,9 @@ def run(arguments: Sequence[str]) -> None:
     if len(tasks) > 1:
         raise ConfigError(f"Policies are compared on the episodes of one task, but these are of {' and '.join(tasks)}.")
     policies = [load_policy(file) for file in files]  # all of them, before any of them runs
+    trainings = [_training(file) for file in files]
+    for file in files:
+        _check_writable(_numbers_path(file))
     smallest = len(directions(task_cfg(tasks[0]).commands))
     if options.episodes < smallest:
         raise ConfigError(f"--episodes must be at least {smallest}, one for each direction, got {options.episodes}.")
@@ -72,16 +77,17 @@ def run(arguments: Sequence[str]) -> None:
     print(f"Running {options.episodes} episodes by the rule, then as many by direction ...", file=sys.stderr)
     results = [break_down(policy, env) for policy in policies]
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    for letter, file in zip(_letters(len(files)), files, strict=True):
-        console.print(f"{letter}  {file.title}".strip(), soft_wrap=True)
+    for letter, file, training in zip(_letters(len(files)), files, trainings, strict=True):
+        effort = f", {count(int(training['env_steps']))} steps in {clock(training['seconds'])}" if training else ""
+        console.print(f"{letter}  {file.title}{effort}".strip(), soft_wrap=True)
     for table in _tables(results):
         console.print()
         console.print(table)
     for letter, result in zip(_letters(len(files))[1:], results[1:], strict=True):
         console.print(f"\n{letter} - A on the same episodes (mean, standard error):", _difference(results[0], result))
     console.print()
-    for file, result in zip(files, results, strict=True):
-        console.print(f"Numbers: {_write(file, result)}", soft_wrap=True)
+    for file, result, training in zip(files, results, trainings, strict=True):
+        console.print(f"Numbers: {_write(file, result, training)}", soft_wrap=True)
 
 
 def _letters(count: int) -> list[str]:
@@ -144,10 +150,28 @@ def _difference(first: Breakdown, second: Breakdown) -> str:
     return ", ".join(parts)
 
 
-def _write(file: PolicyFile, result: Breakdown) -> Path:
+def _training(file: PolicyFile) -> dict[str, float]:
+    """Return what a policy took to train, by the names of a learning curve; nothing if its file does not say."""
+    infos = load_checkpoint(file)["infos"] if file.cfg is not None else {}
+    names = ("env_steps", "seconds", "cpu_seconds")
+    return {name: infos[name] for name in names} if all(isinstance(infos.get(n), (int, float)) for n in names) else {}
+
+
+def _numbers_path(file: PolicyFile) -> Path:
+    return file.path.with_name(f"{file.path.name}.evaluation.json")
+
+
+def _check_writable(path: Path) -> None:
+    """Find out that a file cannot be written before minutes are spent on what goes into it."""
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        reason = "it is a folder" if path.is_dir() else "the folder is read-only"
+        raise ConfigError(f"The numbers cannot be written to '{path}': {reason}. Copy the policy elsewhere.")
+
+
+def _write(file: PolicyFile, result: Breakdown, training: dict[str, float]) -> Path:
     """Write the numbers beside the policy."""
-    path = file.path.with_name(f"{file.path.name}.evaluation.json")
-    about = {"task": file.task, "policy": file.path.name, "versions": installed_versions()}
+    path = _numbers_path(file)
+    about = {"task": file.task, "policy": file.path.name, "training": training, "versions": installed_versions()}
     try:
         write_text_atomically(json.dumps({**about, **result.to_dict()}, indent=1), path)
     except OSError as error:

@@ -50,4 +50,4 @@ def run(arguments: Sequence[str]) -> None:
     print(f"  {exported.onnx}  {exported.onnx_difference:.2g}")
     print(f"  {exported.torchscript}  {exported.torchscript_difference:.2g}")
     print(f"MuJoCo scene: {exported.scene}")
-    print(f"Try it with: python examples/deploy.py {exported.onnx}")
+    print("docs/deploy.md shows how to run it without this package.")

@@ -25,6 +25,7 @@ def parse_options(
     arguments: Sequence[str],
     default: T | None = None,
     sections_by_word: bool = True,
+    help_flag: str = "--help",
 ) -> T:
     """Parse the command line of a verb.
 
@@ -35,6 +36,7 @@ def parse_options(
         default: Options that hold where the command line says nothing.
         sections_by_word: Whether sections that may be absent are chosen by a word, as ``algorithm.rnd-cfg:rnd-cfg``;
             otherwise they are there if they are in the default, and their flags are like any others.
+        help_flag: Flag that shows all options, for messages.
 
     Raises:
         ConfigError: If the command line is wrong.
@@ -66,7 +68,7 @@ def parse_options(
         other = parse(["-", *arguments])
         result = other if isinstance(other, str) and other.startswith("Unrecognized options: -") else result
     if isinstance(result, str):
-        raise ConfigError(f"{result} {program} --help tells more.")
+        raise ConfigError(f"{result} {program} {help_flag} tells more.")
     return result
 
 

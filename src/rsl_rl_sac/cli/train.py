@@ -133,7 +133,7 @@ class TrainOptions(CommonOptions):
 
     def training_cfg(self) -> TrainingCfg:
         """Return what goes into the configuration file beside the settings."""
-        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs, self.until)
+        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs, self.until, self.cores)
 
 
 @dataclass
@@ -252,6 +252,9 @@ def film(training: Training) -> None:
         record_video(training.runner.get_inference_policy(), env, path, _FILM_SECONDS)
     except RslRlSacError as error:
         print(f"There is no film: {error}", file=sys.stderr)
+    except KeyboardInterrupt:
+        print("There is no film: interrupted. The training itself is complete.", file=sys.stderr)
+        raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     else:
         print(f"A film is in {path}")
 
@@ -282,7 +285,7 @@ def parse(arguments: Sequence[str]) -> TrainSACOptions | TrainPPOOptions:
     kind = TrainSACOptions if agent == "sac" else TrainPPOOptions
     default_task = task if resumed and task else tyro.MISSING
     default = kind(task=default_task, preset=preset_name, evaluation_envs=defaults.evaluation_envs, cfg=cfg)  # type: ignore[arg-type]
-    return parse_options(kind, "rsl-rl-sac train", arguments, default, not _open_sections(cfg, arguments))
+    return parse_options(kind, "rsl-rl-sac train", arguments, default, not _open_sections(cfg, arguments), "--help-all")
 
 
 def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions | TrainPPOOptions:
@@ -294,9 +297,8 @@ def _parse_with_file(arguments: Sequence[str], config: Path) -> TrainSACOptions 
         default = TrainSACOptions(task=task, cfg=cfg, **vars(training))
     else:
         default = TrainPPOOptions(task=task, cfg=cfg, **vars(training))
-    return parse_options(
-        type(default), "rsl-rl-sac train", arguments, default, not _open_sections(default.cfg, arguments)
-    )
+    by_word = not _open_sections(default.cfg, arguments)
+    return parse_options(type(default), "rsl-rl-sac train", arguments, default, by_word, "--help-all")
 
 
 def _open_sections(cfg: RunnerCfg | PPORunnerCfg, arguments: Sequence[str]) -> bool:

@@ -84,11 +84,18 @@ def task_cfg(task: str) -> VelocityTaskCfg:
         if robot != task and robot in ROBOTS:
             entry = ROBOTS[robot]
             return entry.family(entry.file, terrain == "Rough")
-    names = {name.lower(): name for name in task_names()}
-    # Who types go2 means one of two tasks, which its letters alone are far from.
-    near = [name for name in names if task.lower() in name] or difflib.get_close_matches(task.lower(), names, n=3)
-    hint = f" Did you mean {' or '.join(names[name] for name in near[:3])}?" if task and near else ""
+    near = nearest_tasks(task)
+    hint = f" Did you mean {' or '.join(near)}?" if near else ""
     raise ConfigError(f"There is no task '{task}'.{hint} rsl-rl-sac list shows all.")
+
+
+def nearest_tasks(name: str) -> list[str]:
+    """Return up to three tasks that somebody who typed a name may mean."""
+    names = {task.lower(): task for task in task_names()}
+    # Who types go2 means one of two tasks, which its letters alone are far from.
+    parts = [task for task in names if name and name.lower() in task]
+    near = parts or difflib.get_close_matches(name.lower(), names, n=3)
+    return [names[task] for task in near[:3]]
 
 
 def load_robot(name_or_path: str) -> Robot:

@@ -100,8 +100,8 @@ class Camera:
         except Exception as error:
             reason = " ".join(str(error).split())  # in one line
             raise RslRlSacError(
-                f"Cannot draw without a display here ({reason}). Install EGL or OSMesa (Debian: libegl1, libosmesa6)"
-                " and set MUJOCO_GL to egl or osmesa before mujoco is imported; importing the suite first does so."
+                f"Cannot draw here ({reason}). Without a display it takes EGL or OSMesa: install libegl1 or libosmesa6"
+                " (Debian, Ubuntu), and set the environment variable MUJOCO_GL to egl or osmesa if it is set otherwise."
             ) from error
 
 

@@ -24,7 +24,7 @@ from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs.evaluation import Policy
 from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.observations import Observations
-from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
+from rsl_rl_sac.locomotion.registry import load_robot, nearest_tasks, task_cfg, task_names
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.utils.checkpoint import check_archive, find_checkpoints, load_safely
 from rsl_rl_sac.utils.config_file import load_config
@@ -173,7 +173,7 @@ def _not_found(name: str, logs: Path) -> str:
     if name.endswith((".pt", ".onnx")):
         return f"There is no file '{name}'."
     runs = [str(config.parent) for config in logs.glob(f"*/*/{CONFIG_NAME}")]
-    near = difflib.get_close_matches(name, [*task_names(), *runs], n=3, cutoff=0.4)
+    near = nearest_tasks(name) or difflib.get_close_matches(name, runs, n=3, cutoff=0.4)
     hint = f" Did you mean {', '.join(near)}?" if near else " rsl-rl-sac list shows the tasks."
     return f"There is no run, file or task '{name}'.{hint}"
 

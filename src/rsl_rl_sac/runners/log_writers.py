@@ -10,14 +10,11 @@ from rsl_rl.utils.logger import Logger
 
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
-_PACKAGES = {
-    "tensorboard": "tensorboard",
-    "wandb": "wandb",
-    "WandbLogWriter": "wandb",
-    "neptune": "neptune",
-    "NeptuneLogWriter": "neptune",
-}
-"""Packages that the writers which rsl_rl knows by name need."""
+_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "neptune": "neptune"}
+"""Packages that the writers which rsl_rl knows by a word need."""
+
+_CLASS_PACKAGES = {"WandbLogWriter": "wandb", "NeptuneLogWriter": "neptune"}
+"""Packages that its classes need, which it takes in a dictionary only."""
 
 
 def check_log_writer(logger: str | dict) -> None:
@@ -36,7 +33,7 @@ def check_log_writer(logger: str | dict) -> None:
             f"logger must be tensorboard, wandb or neptune, or a dictionary with the class_name of a writer, got"
             f" {logger!r}."
         )
-    package = _PACKAGES.get(name)
+    package = {**_PACKAGES, **_CLASS_PACKAGES}.get(name)
     if package is not None and importlib.util.find_spec(package) is None:
         raise MissingDependencyError(f"The logger '{name}' needs the package {package}: pip install {package}.")
 

@@ -30,6 +30,7 @@ from rsl_rl_sac.utils.checkpoint import (
     check_parts,
     delete_older_checkpoints,
     find_checkpoints,
+    is_damaged,
     load_safely,
     save_atomically,
 )
@@ -365,7 +366,13 @@ class Training:
         checkpoints = find_checkpoints(self.folder)
         if not checkpoints:
             return
-        infos = self.runner.load(str(checkpoints[-1]), WITHOUT_REPLAY if fresh_replay else None) or {}
+        try:
+            infos = self.runner.load(str(checkpoints[-1]), WITHOUT_REPLAY if fresh_replay else None) or {}
+        except CheckpointError as error:
+            if len(checkpoints) == 1 or not is_damaged(checkpoints[-1]):
+                raise
+            advice = f"Move {checkpoints[-1].stem}.* away to go on from there; only the newest has its replay."
+            raise CheckpointError(f"{error} {advice}") from error
         if isinstance(self.cfg, RunnerCfg) and not self.cfg.algorithm.save_replay and not fresh_replay:
             warnings.warn("The run goes on with an empty replay: its algorithm.save_replay is off.", stacklevel=2)
         done = self.runner.current_learning_iteration + 1

@@ -104,6 +104,15 @@ def check_archive(path: str | os.PathLike) -> None:
         raise CheckpointError(f"'{path}' is damaged or not a checkpoint ({reason}).{_alternative(path)}")
 
 
+def is_damaged(path: str | os.PathLike) -> bool:
+    """Return whether :func:`check_archive` refuses a file."""
+    try:
+        check_archive(path)
+    except CheckpointError:
+        return True
+    return False
+
+
 def load_safely(path: str | os.PathLike, map_location: str | torch.device | None = None) -> dict:
     """Load a dictionary that holds only tensors and plain values.
 

@@ -35,6 +35,9 @@ class TrainingCfg(Cfg):
     until: float | None = None
     """Score of an evaluation at which to stop early; None goes on to the end."""
 
+    cores: int | None = None
+    """Cores to use, on which the last digits depend; None takes all."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()
@@ -44,6 +47,8 @@ class TrainingCfg(Cfg):
         check_int(self, "evaluation_envs", 1)
         if self.until is not None:
             check_number(self, "until", -1e9, 1e9)
+        if self.cores is not None:
+            check_int(self, "cores", 1)
 
 
 def dump_config(task: str, cfg: RunnerCfg | PPORunnerCfg, training: TrainingCfg | None = None) -> str:
