@@ -85,7 +85,7 @@ def test_seed_decides_the_terrain() -> None:
     assert not np.array_equal(one.terrain.heights, other.terrain.heights)
 
 
-@pytest.mark.parametrize("task", [FLAT, "Velocity-Rough-Anymal-D"])
+@pytest.mark.parametrize("task", [FLAT, "Velocity-Rough-Anymal-D", "Velocity-Rough-Unitree-G1"])
 def test_number_of_threads_does_not_matter(task: str) -> None:
     """One thread and two give the same bits over 100 steps with resets."""
     results = []
