@@ -281,10 +281,9 @@ class SAC:
         return {"critic": loss, "critic_grad_norm": grad_norm, "q_value": value}
 
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
-        """Move the entropy of the policy towards its target (Eq. 4)."""
+        """Move the entropy of the policy towards its target (Eq. 4), by a loss that is linear in log alpha."""
         surplus = -log_prob.mean() - self.target_entropy
-        loss = self.log_alpha.detach() * surplus
-        self.log_alpha.grad = average(surplus, self.world_size)  # the loss is linear in log alpha
+        loss, self.log_alpha.grad = self.log_alpha.detach() * surplus, average(surplus, self.world_size)
         self.temperature_optimizer.step()
         return {"temperature": loss, "alpha": self.alpha}
 
