@@ -25,14 +25,8 @@ from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
 from rsl_rl_sac.envs.check_vec_env import check_final_obs, check_step
 from rsl_rl_sac.extensions import ReplayRND, Symmetry, build_rnd, build_symmetry
-from rsl_rl_sac.models import (
-    Actor,
-    ActorSample,
-    CriticEnsemble,
-    normalized_observations,
-    same_observations,
-    sees_the_same,
-)
+from rsl_rl_sac.models import Actor, ActorSample, CriticEnsemble
+from rsl_rl_sac.models.observations import normalized_observations, same_observations, sees_the_same
 from rsl_rl_sac.modules.explorer import Explorer
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
@@ -253,6 +247,7 @@ class SAC:
         if not (updates_policy or updates_temperature):
             actor_latent = actor_latent[:num_next]
         next_sample, sample = self.actor.sample_in_parts(actor_latent, num_next, keep=updates_policy)
+
         metrics = self._update_critic(batch, latent, next_latent, *next_sample)
         if updates_temperature:
             metrics |= self._update_temperature(sample.log_prob.detach())
@@ -283,7 +278,8 @@ class SAC:
     def _update_temperature(self, log_prob: torch.Tensor) -> dict[str, torch.Tensor]:
         """Move the entropy of the policy towards its target (Eq. 4), by a loss that is linear in log alpha."""
         surplus = -log_prob.mean() - self.target_entropy
-        loss, self.log_alpha.grad = self.log_alpha.detach() * surplus, average(surplus, self.world_size)
+        loss = self.log_alpha.detach() * surplus
+        self.log_alpha.grad = average(surplus, self.world_size)
         self.temperature_optimizer.step()
         return {"temperature": loss, "alpha": self.alpha}
 
@@ -291,6 +287,7 @@ class SAC:
         """Maximize value plus entropy, through the reparameterized actions (Eq. 3)."""
         alpha, entropy = self.alpha, -sample.log_prob.detach().mean()
         value, value_grad = self.critic.action_gradient(latent, sample.actions, self.cfg.value_reduction)
+        # The loss, the mean of alpha log pi - Q, is linear in log pi; what it owes to the actions is Q's alone.
         log_prob_grad = (alpha / len(latent)).expand_as(sample.log_prob)
         self.actor.compute_gradient(sample, -value_grad, log_prob_grad, self._actor_parameters)
         metrics = {"actor": -alpha * entropy - value, "alpha": alpha, "entropy": entropy}
