@@ -48,7 +48,10 @@ class CompareOptions:
     """Training time between evaluations, each some 20 seconds of a core on rough ground; 0 only evaluates the end."""
 
     seeds: int = 1
-    """Number of seeds, 0, 1, and so on."""
+    """Number of seeds."""
+
+    first_seed: int = 0
+    """First of them; the others follow."""
 
     preset: str = "cpu"
     """Settings of both algorithms: cpu or paper."""
@@ -63,6 +66,8 @@ def run(arguments: Sequence[str]) -> None:
     task_cfg(options.task)  # a typo is found before anything is written
     for agent_preset in (options.preset, f"ppo_{options.preset}"):
         preset(agent_preset, options.task)
+    if options.first_seed < 0:
+        raise ConfigError(f"--first-seed must not be negative, got {options.first_seed}.")
     if options.seeds < 1 or not 0.0 < options.minutes < math.inf:
         raise ConfigError("A comparison needs at least one seed and a positive training time.")
     if not 0.0 <= options.evaluation_minutes < math.inf:
@@ -70,7 +75,7 @@ def run(arguments: Sequence[str]) -> None:
     folder = options.folder / options.task
     with _Display(options) as display:
         more = ["--evaluation-minutes", str(options.evaluation_minutes)]
-        seeds = list(range(options.seeds))
+        seeds = list(range(options.first_seed, options.first_seed + options.seeds))
         comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display)
         try:
             comparison.run()
