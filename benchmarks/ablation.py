@@ -4,15 +4,18 @@
 
     python benchmarks/ablation.py [--steps 4e6] [--seeds 1] [--variants base n1 bounds_soft]
 
-The base is the preset ``cpu``. Every run writes its learning curve as it goes; runs that are finished are not repeated.
+The base is the preset ``cpu``. Every run writes its learning curve as it goes; runs that are finished are not repeated,
+and what the table has of others stays in it.
 """
 
 from __future__ import annotations
 
+import csv
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -148,11 +151,24 @@ def main(options: Options) -> None:
     # New processes: each has its own threads and its own memory.
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
         pool.starmap(train, jobs, chunksize=1)
-    rows: list[dict[str, object]] = []
+    made = {(variant, seed) for variant, seed, _ in jobs}
+    rows = [
+        row
+        for row in read_rows(CURVES / f"ablation_{options.task}.csv")
+        if (row["agent"], int(row["seed"])) not in made
+    ]
     for variant, seed, _ in jobs:
         curve = read_curve(options.folder / f"{variant}_{seed}" / "curve.csv")
         rows += [{"task": options.task, "agent": variant, "seed": seed, **row} for row in curve]
     write_rows(f"ablation_{options.task}", rows, CURVES)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Return the rows of a table; none if there is no such table yet."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":

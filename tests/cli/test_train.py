@@ -66,6 +66,10 @@ def test_flags_of_absent_sections() -> None:
         (["train", TASK, "--config", "x.yaml", "--preset", "paper"], "--preset would be ignored: --config"),
         (["compare", "Velocity-Flat-Unitree-G2"], "There is no task 'Velocity-Flat-Unitree-G2'"),
         (["compare", TASK, "--seeds", "0"], "at least one seed"),
+        (["compare", TASK, "--first-seed", "-1"], "--first-seed must not be negative, got -1"),
+        (["compare", TASK, "--start-from", "Velocity-Flat-Unitree-Go2"], "cannot start from Velocity-Flat-Unitree-Go2"),
+        (["compare", TASK, "--start-from", "Velocity-Rough-Unitree-Go1"], "or one that sees more"),
+        (["compare", TASK, "--start-from", TASK], "SAC has no run with seed 0. Make it with: rsl-rl-sac compare"),
         (["compare", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
         (["compare", TASK, "--evaluation-minutes", "-1"], "--evaluation-minutes must not be negative, got -1"),
         (["evaluate", TASK, "--episodes", "0"], "There is no run in"),
@@ -217,8 +221,8 @@ def test_minutes_decide_alone(monkeypatch: pytest.MonkeyPatch, flags: list[str],
     assert asked == [expected]
 
 
-def test_compare_hands_evaluation_minutes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
-    """Both trainings of a comparison evaluate as often as it was told."""
+def test_compare_hands_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Trainings of a comparison have the seed, and evaluate as often, as it was told."""
     commands: list[list[str]] = []
 
     def stop(command: list[str], **_: object) -> None:
@@ -228,8 +232,9 @@ def test_compare_hands_evaluation_minutes_on(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
     monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.subprocess.Popen", stop)
     with pytest.raises(SystemExit):
-        main(["compare", TASK, "--evaluation-minutes", "2.5", "--folder", str(tmp_path)])
+        main(["compare", TASK, "--evaluation-minutes", "2.5", "--first-seed", "3", "--folder", str(tmp_path)])
     (command,) = commands
+    assert command[command.index("--seed") + 1] == "3"
     assert command[command.index("--evaluation-minutes") + 1] == "2.5"
 
 

@@ -57,7 +57,14 @@ def test_stop_and_go_on(
     assert [path.name for path in find_checkpoints(folder)] == ["model_0.pt", "model_2.pt"]
     assert [row["iteration"] for row in read_curve(folder / "curve.csv")] == [0, 3]
     training = load_run_config(folder / "config.yaml")[2]
-    asked = {"minutes": 30, "evaluation_minutes": 7, "evaluation_envs": 1, "until": 0.99, "cores": 1}
+    asked = {
+        "minutes": 30,
+        "evaluation_minutes": 7,
+        "evaluation_envs": 1,
+        "until": 0.99,
+        "cores": 1,
+        "start_from": None,
+    }
     assert training is not None and vars(training) == asked
 
     main(["train", "--resume", str(folder), "--max-iterations", "5", "--no-video"])  # the run knows its task

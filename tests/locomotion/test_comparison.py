@@ -14,6 +14,7 @@ from rsl_rl_sac.locomotion.comparison import Comparison, share_cores
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
 from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
 from rsl_rl_sac.runners.curve import write_curve
+from rsl_rl_sac.utils.config_file import load_run_config
 from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 
 TASK = "Velocity-Flat-Unitree-Go1"
@@ -86,6 +87,15 @@ class TestRuns:
         starts = [curve.columns["episode_return"][0] for curve in curves.values()]
         assert starts[0] == pytest.approx(starts[1], rel=0.1)
         assert all(run.is_finished(1.0) for run in comparison.runs)
+
+        # On rough terrain each goes on from its own run, or not at all.
+        rough = TASK.replace("Flat", "Rough")
+        second = Comparison(rough, tmp_path / "rough", 1.0, [0], options=small, start_folder=tmp_path)
+        second.run()
+        for run in second.runs:
+            training = load_run_config(run.folder / "config.yaml")[2]
+            assert training is not None and training.start_from is not None
+            assert pathlib.Path(training.start_from) == tmp_path / f"{run.agent}_seed0" / "model_1.pt"
 
     def test_failure_names_the_log(self, tmp_path: pathlib.Path) -> None:
         """A run that fails ends the comparison with its own last words and where the rest is."""

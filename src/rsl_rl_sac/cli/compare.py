@@ -19,10 +19,12 @@ from rich.text import Text
 from rsl_rl_sac.cli.display import clock, sparkline
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
-from rsl_rl_sac.locomotion.comparison import Comparison, Run
+from rsl_rl_sac.locomotion.comparison import AGENTS, Comparison, Run, run_folder
 from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, read_curves
 from rsl_rl_sac.locomotion.registry import task_cfg
+from rsl_rl_sac.locomotion.world import LocomotionWorld
 from rsl_rl_sac.presets import preset
+from rsl_rl_sac.utils.checkpoint import find_checkpoints
 from rsl_rl_sac.utils.errors import ConfigError
 
 
@@ -36,6 +38,7 @@ class CompareOptions:
     For example:
       rsl-rl-sac compare Velocity-Flat-Unitree-Go2 --minutes 20 --seeds 3
       rsl-rl-sac compare Velocity-Rough-Anymal-D --preset paper --minutes 600
+      rsl-rl-sac compare Velocity-Rough-Anymal-D --start-from Velocity-Flat-Anymal-D --minutes 30
     """
 
     task: tyro.conf.Positional[str]
@@ -52,6 +55,9 @@ class CompareOptions:
 
     first_seed: int = 0
     """First of them; the others follow."""
+
+    start_from: str | None = None
+    """Task, compared before in the same folder, from whose runs these start, each from that of its agent and seed."""
 
     preset: str = "cpu"
     """Settings of both algorithms: cpu or paper."""
@@ -73,10 +79,17 @@ def run(arguments: Sequence[str]) -> None:
     if not 0.0 <= options.evaluation_minutes < math.inf:
         raise ConfigError(f"--evaluation-minutes must not be negative, got {options.evaluation_minutes:g}.")
     folder = options.folder / options.task
+    seeds = list(range(options.first_seed, options.first_seed + options.seeds))
+    start = None
+    if options.start_from is not None:
+        start, folder = (
+            options.folder / options.start_from,
+            options.folder / f"{options.task}_from_{options.start_from}",
+        )
+        _check_start(options.task, start, seeds)
     with _Display(options) as display:
         more = ["--evaluation-minutes", str(options.evaluation_minutes)]
-        seeds = list(range(options.first_seed, options.first_seed + options.seeds))
-        comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display)
+        comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display, start)
         try:
             comparison.run()
         except KeyboardInterrupt:
@@ -86,6 +99,19 @@ def run(arguments: Sequence[str]) -> None:
     draw_comparison(curves, folder / "curves.png", options.task)
     Console(width=None if sys.stdout.isatty() else 120).print(result_table(curves))
     print(f"Curves: {comparison.table_path}, figure: {folder / 'curves.png'}")
+
+
+def _check_start(task: str, folder: Path, seeds: Sequence[int]) -> None:
+    """Raise an error if a run to start from is not there or does not fit, before anything is trained."""
+    if not LocomotionWorld().extends(task, folder.name):
+        raise ConfigError(f"{task} cannot start from {folder.name}: another robot, or one that sees more.")
+    for agent in AGENTS:
+        missing = [seed for seed in seeds if not find_checkpoints(run_folder(folder, agent, seed))]
+        if missing:
+            raise ConfigError(
+                f"There is nothing to start from in '{folder}': {agent.upper()} has no run with seed {missing[0]}. Make"
+                f" it with: rsl-rl-sac compare {folder.name} --first-seed {seeds[0]} --seeds {len(seeds)}"
+            )
 
 
 def result_table(curves: Sequence[Curve]) -> Table:

@@ -55,7 +55,16 @@ _RESUME_FLAGS = (
 )
 """Flags that mean something beside --resume; a run keeps all else."""
 
-_TEXT_FLAGS = ("--name", "--folder", "--logs", "--resume", "--config", "--run-name", "--experiment-name")
+_TEXT_FLAGS = (
+    "--name",
+    "--folder",
+    "--logs",
+    "--resume",
+    "--start-from",
+    "--config",
+    "--run-name",
+    "--experiment-name",
+)
 """Flags whose value may look like a task."""
 
 _SECTIONS: dict[str, type] = {"rnd_cfg": RndCfg, "symmetry_cfg": SymmetryCfg}
@@ -75,6 +84,7 @@ class CommonOptions:
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --minutes 20
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --agent ppo --num-envs 1024 --seed 1
       rsl-rl-sac train --resume RUN                                 go on, exactly where it stopped
+      rsl-rl-sac train Velocity-Rough-Unitree-Go2 --start-from Velocity-Flat-Unitree-Go2
       rsl-rl-sac train --config RUN/config.yaml --algorithm.gamma 0.98
     """
 
@@ -101,6 +111,9 @@ class CommonOptions:
 
     resume: Path | None = None
     """Folder of a run to go on with, with its own configuration."""
+
+    start_from: str | None = None
+    """Run, or task, with whose policy and values to start: on rough terrain, the same robot's on flat ground."""
 
     cores: int | None = None
     """Cores to use; by default all that the process may use."""
@@ -133,7 +146,9 @@ class TrainOptions(CommonOptions):
 
     def training_cfg(self) -> TrainingCfg:
         """Return what goes into the configuration file beside the settings."""
-        return TrainingCfg(self.minutes, self.evaluation_minutes, self.evaluation_envs, self.until, self.cores)
+        return TrainingCfg(
+            self.minutes, self.evaluation_minutes, self.evaluation_envs, self.until, self.cores, self.start_from
+        )
 
 
 @dataclass
@@ -161,6 +176,8 @@ def run(arguments: Sequence[str]) -> None:
         _check_resume(arguments, folder)
     if find_checkpoints(folder):
         _go_on(options, folder, arguments)
+    elif options.start_from is not None:
+        _prepare_start(options, arguments)
     if "--minutes" in _flags(arguments) and "--max-iterations" not in _flags(arguments):
         options.cfg.max_iterations = UNLIMITED_ITERATIONS  # the time decides, however fast the machine is
     _check_numbers(options)
@@ -198,6 +215,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
             options.cores,
             fresh_replay=options.fresh_replay,
             until=options.until,
+            start_from=options.start_from,
         )
         was_over = training.is_over()
         if is_first:  # now that nothing was refused: what is there already must not be spoiled
@@ -343,6 +361,29 @@ def _check_resume(arguments: Sequence[str], folder: Path) -> None:
     ignored = [flag for flag in _flags(arguments) if flag not in _RESUME_FLAGS]
     reason = f"a resumed run keeps its own settings. A new run with others: --config {folder / 'config.yaml'}"
     _refuse(arguments, ignored, reason)
+
+
+def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequence[str]) -> None:
+    """Find the checkpoint to start from, of the same algorithm and of a task that this one extends; take its networks.
+
+    Networks are taken as they are since presets may have others on rough terrain, as Isaac Lab has for PPO.
+    """
+    from rsl_rl_sac.locomotion.runs import resolve_run  # here: other worlds train without the suite's simulator
+
+    found = resolve_run(options.start_from or "", options.logs)
+    agent = "sac" if isinstance(options.cfg, RunnerCfg) else "ppo"
+    if found.kind != agent or found.cfg is None:
+        raise ConfigError(f"{agent.upper()} cannot start from '{found.path}': it is of {found.kind.upper()}.")
+    (world, name), (others, other) = find_world(options.task), find_world(found.task)
+    if type(world) is not type(others) or not world.extends(name, other):
+        raise ConfigError(
+            f"{options.task} cannot start from '{found.path}': it is of {found.task}, another robot or one that sees"
+            " more."
+        )
+    networks = [flag for flag in _flags(arguments) if flag.startswith(("--actor.", "--critic."))]
+    _refuse(arguments, networks, f"the networks are those of '{found.path}'")
+    options.start_from = str(found.path)
+    options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
 
 
 def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:

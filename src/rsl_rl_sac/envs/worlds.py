@@ -64,6 +64,10 @@ class World(ABC):
     def evaluate(self, policy: Policy, env: VecEnv) -> EpisodeScore:
         """Score a deterministic policy on the first episode of each environment; every call meets the same episodes."""
 
+    def extends(self, name: str, other: str) -> bool:
+        """Return whether a task has all observations of another one, first and in the same order, and its actions."""
+        return name == other
+
     def preset_key(self, name: str) -> str:
         """Return the words by which :func:`rsl_rl_sac.presets.preset` tells robots apart."""
         return name

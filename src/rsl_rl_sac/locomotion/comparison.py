@@ -64,6 +64,7 @@ class Comparison:
         preset: str = "cpu",
         options: list[str] | None = None,
         listener: Callable[[list[Run]], None] | None = None,
+        start_folder: Path | None = None,
     ) -> None:
         """Prepare the runs.
 
@@ -75,10 +76,12 @@ class Comparison:
             preset: Preset of both algorithms.
             options: More options of ``rsl-rl-sac train`` for both.
             listener: Called about every second with the runs that are at work.
+            start_folder: Folder of another comparison from whose runs these start, each from that of its agent and
+                seed; None starts afresh.
         """
         self.task, self.folder, self.minutes, self.preset = task, folder, minutes, preset
-        self.options, self.listener = options or [], listener
-        self.runs = [Run(agent, seed, folder / f"{agent}_seed{seed}") for seed in seeds for agent in AGENTS]
+        self.options, self.listener, self.start_folder = options or [], listener, start_folder
+        self.runs = [Run(agent, seed, run_folder(folder, agent, seed)) for seed in seeds for agent in AGENTS]
 
     @property
     def table_path(self) -> Path:
@@ -143,6 +146,8 @@ class Comparison:
         command = [sys.executable, "-m", "rsl_rl_sac", "train", self.task, "--agent", run.agent]
         command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
         command += ["--folder", str(run.folder), "--cores", str(len(cores)), "--no-video", *self.options]
+        if self.start_folder is not None:
+            command += ["--start-from", str(run_folder(self.start_folder, run.agent, run.seed))]
 
         def pin() -> None:
             if hasattr(os, "sched_setaffinity"):
@@ -151,6 +156,11 @@ class Comparison:
         with run.log_path.open("a") as log:
             environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "COLUMNS": "200"}
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=pin)
+
+
+def run_folder(folder: Path, agent: str, seed: int) -> Path:
+    """Return where a comparison keeps one of its runs."""
+    return folder / f"{agent}_seed{seed}"
 
 
 def _leave(number: int, _: object) -> None:

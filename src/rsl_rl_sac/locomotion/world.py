@@ -45,6 +45,11 @@ class LocomotionWorld(World):
         assert isinstance(env, VelocityEnv)
         return evaluate(policy, env)
 
+    def extends(self, name: str, other: str) -> bool:
+        """Return whether both are of the same robot: on rough terrain the heights come after all else."""
+        own, others = task_cfg(name), task_cfg(other)
+        return own.robot == others.robot and (own.terrain is not None or others.terrain is None)
+
     def preset_key(self, name: str) -> str:
         """Return the task and the kind of its robot."""
         return preset_key(name)

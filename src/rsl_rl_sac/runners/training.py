@@ -22,6 +22,7 @@ from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.runners import warm_start
 from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
 from rsl_rl_sac.runners.log_writers import check_log_writer, make_cfg_readable, with_project
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
@@ -160,6 +161,7 @@ class Training:
         listener: Listener | None = None,
         fresh_replay: bool = False,
         until: float | None = None,
+        start_from: Path | str | None = None,
     ) -> None:
         """Build environments and networks.
 
@@ -174,6 +176,7 @@ class Training:
             listener: Called after every iteration, and once more when the policy of a stopped run was evaluated.
             fresh_replay: Whether to resume with an empty replay and new episodes.
             until: Score of an evaluation, such as tracking in the suite, at which to stop before the time is over.
+            start_from: Checkpoint of another run whose networks a new run starts with.
         """
         if minutes is not None and not 0.0 < minutes < math.inf:
             raise ConfigError(f"The training time must be positive and finite, got {minutes} minutes.")
@@ -203,6 +206,8 @@ class Training:
         runner_cfg = with_project(cfg.to_dict())
         with _rsl_rl_quiet():
             self.runner = runner_class(self.env, runner_cfg, str(self.folder), str(self.env.device))
+        if start_from is not None and not find_checkpoints(self.folder):
+            warm_start.start_from(self.runner, start_from, self.env.get_observations())
         self.folder.mkdir(parents=True, exist_ok=True)  # now: what is refused leaves nothing behind
         self.progress.device = str(self.runner.device)
         self._disk_faults = DiskFaults(cfg.disk_faults)

@@ -38,6 +38,9 @@ class TrainingCfg(Cfg):
     cores: int | None = None
     """Cores to use, on which the last digits depend; None takes all."""
 
+    start_from: str | None = None
+    """Checkpoint of another run whose networks this one started with; None started afresh."""
+
     def __post_init__(self) -> None:
         """Check the values."""
         super().__post_init__()

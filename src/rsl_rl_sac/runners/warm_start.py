@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Start a training with the networks of another one, which may have seen fewer observations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from rsl_rl.runners import OnPolicyRunner
+from tensordict import TensorDict
+
+from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.utils.checkpoint import check_parts, load_safely
+from rsl_rl_sac.utils.errors import CheckpointError
+
+REMEMBERED_SAMPLES = 100_000
+"""Weight of the other run's observation statistics, in samples: with all of its millions they would never change."""
+
+_NORMALIZER = "obs_normalizer."
+"""Prefix of the statistics of observations in the state of a model."""
+
+_FIRST_WEIGHTS = ("mlp.0.weight", "mlp.weights.0", "weights.0")
+"""Weights of the first layer: of rsl_rl's networks, of SAC's critics and of its targets."""
+
+_BOUNDS = ("distribution.bias", "distribution.scale")
+"""Centre and half-width of the actions in the state of SAC's policy."""
+
+
+def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> None:
+    """Take over policy and values of a checkpoint, but neither its replay nor its optimizers, counters or clock.
+
+    Observations that only this run has come after those that both have. Their weights start at zero, so that the
+    policy acts as it did, and learns what they are good for.
+
+    Args:
+        runner: Runner of SAC or of rsl_rl's PPO, before its first iteration.
+        path: Checkpoint of the same algorithm, with networks of the same hidden layers.
+        obs: Observations of this run, for the first statistics of those that are new.
+
+    Raises:
+        CheckpointError: If the checkpoint is damaged, or does not fit. Nothing has been changed then.
+    """
+    state = load_safely(path, "cpu")
+    algorithm, what = runner.alg, f"'{path}', to start from,"
+    if "critic_state_dict" not in state:
+        raise CheckpointError(f"{what} holds a policy without values: name its run, or a checkpoint model_<iteration>.")
+    check_parts(state, {"actor_state_dict": dict, "critic_state_dict": dict}, what)
+    is_sac, actor = isinstance(algorithm, SAC), algorithm.get_policy()
+    critic = getattr(algorithm, "_raw_critic", algorithm.critic)  # rsl_rl 5.5 may have compiled the other
+    num_actions = runner.env.num_actions if is_sac else 0  # what SAC's critics see after the observations
+    for name, model, num_last in (("actor", actor, 0), ("critic", critic, num_actions)):
+        own, seen = model.state_dict(), torch.cat([obs[group] for group in model.obs_groups], dim=-1).cpu()
+        state[f"{name}_state_dict"] = _widened_model(state[f"{name}_state_dict"], own, seen, num_last)
+    if is_sac:
+        _check_bounds(state["actor_state_dict"], actor.state_dict(), what)
+        targets = state.get("target_critic_state_dict", {})
+        own_targets = algorithm.target_critic.state_dict()
+        state["target_critic_state_dict"] = _widened_model(targets, own_targets, None, num_actions)
+    try:
+        algorithm.load(state, {"actor": True, "critic": True}, strict=True)
+    except RuntimeError as error:  # torch's message has a line for every tensor: the first that differs is enough
+        reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
+        raise CheckpointError(f"{what} does not fit the networks of this run: {reason}") from error
+    except CheckpointError as error:
+        raise CheckpointError(f"{what} cannot be used. {error}") from error
+
+
+def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: int) -> dict:
+    """Return the state of a model as one that has as many inputs as ours.
+
+    Args:
+        saved: State of the model.
+        own: State of our model.
+        obs: Observations of our model, for the statistics of those that are new; None for a network without any.
+        num_last: Inputs after the observations.
+    """
+    widened, statistics = dict(saved), {}
+    if obs is not None:
+        var, mean = torch.var_mean(obs, dim=0, unbiased=False, keepdim=True)
+        statistics = {
+            f"{_NORMALIZER}{name}": value for name, value in (("_mean", mean), ("_var", var), ("_std", var.sqrt()))
+        }
+    for name, tensor in own.items():
+        if not isinstance(saved.get(name), torch.Tensor) or saved[name].dim() != tensor.dim():
+            continue  # refused when it is loaded
+        longer = [axis for axis, size in enumerate(saved[name].shape) if size < tensor.shape[axis]]
+        if len(longer) != 1:
+            continue
+        (axis,) = longer
+        if name in statistics:
+            values, num_after = statistics[name], 0
+        elif name in _FIRST_WEIGHTS:
+            values, num_after = torch.zeros_like(tensor), num_last
+        else:
+            continue  # it is not inputs that differ; refused as well
+        num_known = saved[name].shape[axis] - num_after
+        num_new = tensor.shape[axis] - saved[name].shape[axis]
+        known, after = saved[name].split([num_known, num_after], dim=axis)
+        widened[name] = torch.cat([known, values.narrow(axis, num_known, num_new), after], dim=axis)
+    count = f"{_NORMALIZER}count"
+    if count in widened:
+        widened[count] = widened[count].clamp(max=REMEMBERED_SAMPLES)
+    return widened
+
+
+def _check_bounds(saved: dict, own: dict, what: str) -> None:
+    """Raise an error if the policy's actions have other bounds, which would silently take the place of ours."""
+    for name in _BOUNDS:
+        if name in saved and not torch.allclose(saved[name].to(own[name]), own[name]):
+            raise CheckpointError(
+                f"{what} has other bounds of the actions: algorithm.largest_action and algorithm.action_bounds must be"
+                " as in that run."
+            )

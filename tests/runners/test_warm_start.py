@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Starting with the networks of another run: what is taken over, what is new, and what is refused."""
+
+from __future__ import annotations
+
+import pathlib
+from dataclasses import dataclass
+
+import pytest
+import torch
+from tensordict import TensorDict
+
+from rsl_rl_sac.cli import main
+from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.runners.training import Training
+from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES
+from rsl_rl_sac.utils import CheckpointError
+from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
+from rsl_rl_sac.utils.config_file import load_run_config
+
+FLAT, ROUGH = "Velocity-Flat-Unitree-Go1", "Velocity-Rough-Unitree-Go1"
+NUM_SHARED = 48
+"""Observations on flat ground; on rough terrain 187 heights follow."""
+SMALL = ["--num-envs", "4", "--evaluation-envs", "1", "--no-video", "--max-iterations", "1", "--cores", "1"]
+
+
+def make_cfg(agent: str) -> RunnerCfg | PPORunnerCfg:
+    """Return a configuration that runs in a moment."""
+    cfg = RunnerCfg(seed=1) if agent == "sac" else PPORunnerCfg(seed=1)
+    cfg.num_envs, cfg.num_steps_per_env, cfg.max_iterations = 8, 8, 2
+    cfg.actor.hidden_dims, cfg.critic.hidden_dims = [16, 8], [16, 8]
+    cfg.actor.obs_normalization = cfg.critic.obs_normalization = True
+    if isinstance(cfg, RunnerCfg):
+        cfg.algorithm.num_mini_batches, cfg.algorithm.batch_size, cfg.algorithm.replay_size = 4, 32, 1000
+    return cfg
+
+
+def make_training(task: str, folder: pathlib.Path, agent: str, start: pathlib.Path | None = None) -> Training:
+    """Build a training."""
+    return Training(task, make_cfg(agent), folder, evaluation_envs=1, num_cores=1, start_from=start)
+
+
+@dataclass
+class Pair:
+    """A training on flat ground, its checkpoint, and one on rough terrain that starts from it."""
+
+    flat: Training
+    path: pathlib.Path
+    rough: Training
+
+
+@pytest.fixture(scope="module", params=["sac", "ppo"])
+def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
+    """Train on flat ground for a moment, then start on rough terrain."""
+    folder = tmp_path_factory.mktemp(request.param)
+    flat = make_training(FLAT, folder / "flat", request.param)
+    flat.run()
+    path = find_checkpoints(folder / "flat")[-1]
+    return Pair(flat, path, make_training(ROUGH, folder / "rough", request.param, path))
+
+
+def observations(num: int, heights: float) -> tuple[TensorDict, TensorDict]:
+    """Return random states as both trainings see them, the second with heights of some size."""
+    shared = torch.randn(num, NUM_SHARED)
+    both = torch.cat([shared, heights * torch.randn(num, 187)], dim=-1)
+    return TensorDict({"policy": shared}, [num]), TensorDict({"policy": both}, [num])
+
+
+@pytest.mark.parametrize("heights", [0.0, 0.3])
+def test_policy_acts_as_it_did(pair: Pair, heights: float) -> None:
+    """Whatever the heights are, the policy does what it does on flat ground, and SAC's noise is as large."""
+    flat_obs, rough_obs = observations(50, heights)
+    flat, rough = pair.flat.runner.alg.get_policy(), pair.rough.runner.alg.get_policy()
+    torch.testing.assert_close(rough(rough_obs), flat(flat_obs))
+    if isinstance(pair.flat.cfg, RunnerCfg):
+        theirs, ours = (
+            alg.actor.distribution_parameters(alg.actor.get_latent(obs))
+            for alg, obs in ((pair.flat.runner.alg, flat_obs), (pair.rough.runner.alg, rough_obs))
+        )
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_values_are_what_they_were(pair: Pair) -> None:
+    """Critics, and SAC's targets, value states and actions as on flat ground, whatever the heights are."""
+    flat_obs, rough_obs = observations(50, 0.3)
+    flat, rough = pair.flat.runner.alg, pair.rough.runner.alg
+    if isinstance(pair.flat.cfg, PPORunnerCfg):
+        torch.testing.assert_close(rough.critic(rough_obs), flat.critic(flat_obs))
+        return
+    actions = torch.randn(50, 12)
+    for network in ("critic", "target_critic"):
+        theirs, ours = (
+            getattr(alg, network)(alg.critic.get_latent(obs), actions)
+            if network == "target_critic"
+            else alg.critic.mlp(alg.critic.get_latent(obs), actions)
+            for alg, obs in ((flat, flat_obs), (rough, rough_obs))
+        )
+        torch.testing.assert_close(ours, theirs)
+    assert not torch.equal(
+        *(torch.cat([p.flatten() for p in net.parameters()]) for net in (rough.critic.mlp, rough.target_critic))
+    )
+    torch.testing.assert_close(rough.alpha, flat.alpha)
+
+
+def test_the_rest_is_new(pair: Pair) -> None:
+    """Clock, counters and optimizers begin at nothing, and statistics of the heights are those of the first states."""
+    progress, alg = pair.rough.progress, pair.rough.runner.alg
+    assert progress.iteration == progress.env_steps == 0 and progress.seconds == 0.0
+    if isinstance(pair.rough.cfg, RunnerCfg):
+        assert alg.num_updates == alg.iteration == 0 and len(alg.storage) == 0
+        assert all(float(state["step"]) == 0.0 for state in alg.actor_optimizer.state.values())
+    normalizer = alg.get_policy().obs_normalizer
+    heights = pair.rough.env.get_observations()["policy"][:, NUM_SHARED:]
+    torch.testing.assert_close(normalizer.mean[NUM_SHARED:], heights.mean(dim=0))
+    torch.testing.assert_close(normalizer.std[NUM_SHARED:], heights.var(dim=0, unbiased=False).sqrt())
+    assert int(normalizer.count) == 2 * 8 * 8  # two iterations of eight steps of eight environments
+
+
+def test_long_memories_are_shortened(pair: Pair, tmp_path: pathlib.Path) -> None:
+    """Statistics of a hundred million samples count as some, so that the new observations get theirs."""
+    state = load_safely(pair.path, "cpu")
+    for model in ("actor", "critic"):
+        state[f"{model}_state_dict"]["obs_normalizer.count"].fill_(100_000_000)
+    save_atomically(state, tmp_path / "model_1.pt")
+    agent = "sac" if isinstance(pair.rough.cfg, RunnerCfg) else "ppo"
+    rough = make_training(ROUGH, tmp_path / "rough", agent, tmp_path / "model_1.pt")
+    assert int(rough.runner.alg.get_policy().obs_normalizer.count) == REMEMBERED_SAMPLES
+
+
+def test_it_trains_on_and_resumes(pair: Pair, tmp_path: pathlib.Path) -> None:
+    """A run that started so makes its iterations; resumed, it goes on from its own checkpoint."""
+    agent = "sac" if isinstance(pair.rough.cfg, RunnerCfg) else "ppo"
+    rough = make_training(ROUGH, tmp_path, agent, pair.path)
+    rough.run()
+    again = make_training(ROUGH, tmp_path, agent, pair.path)
+    assert again.progress.iteration == 2
+    for one, other in zip(*(t.runner.alg.get_policy().parameters() for t in (rough, again)), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_other_networks_are_refused(pair: Pair, tmp_path: pathlib.Path) -> None:
+    """Other hidden layers, a policy without values and, for SAC, other bounds: one line, and no folder of a run."""
+    cases = {"hidden layers": "does not fit the networks of this run", "policy": "holds a policy without values"}
+    if isinstance(pair.rough.cfg, RunnerCfg):
+        cases["bounds"] = "has other bounds of the actions"
+    for case, message in cases.items():
+        cfg, path = make_cfg("sac" if isinstance(pair.rough.cfg, RunnerCfg) else "ppo"), pair.path
+        if case == "hidden layers":
+            cfg.actor.hidden_dims = [32, 8]
+        elif case == "policy":
+            path = pair.path.with_name("model_best.pt")
+        elif isinstance(cfg, RunnerCfg):
+            cfg.algorithm.largest_action = 0.5
+        with pytest.raises(CheckpointError, match=message) as error:
+            Training(ROUGH, cfg, tmp_path / case, evaluation_envs=1, num_cores=1, start_from=path)
+        assert "\n" not in str(error.value) and not (tmp_path / case).exists()
+
+
+@pytest.mark.parametrize("agent", ["sac", "ppo"])
+def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
+    """A task stands for its newest run, whose networks count; the configuration says which checkpoint it was."""
+    monkeypatch.chdir(tmp_path)
+    main(["train", FLAT, *SMALL, "--agent", agent, "--actor.hidden-dims", "8", "--critic.hidden-dims", "6"])
+    main(["train", ROUGH, *SMALL, "--agent", agent, "--start-from", FLAT, "--folder", "rough"])
+    (checkpoint,) = find_checkpoints(next(pathlib.Path("logs", FLAT).iterdir()))
+    task, cfg, training = load_run_config(pathlib.Path("rough/config.yaml"))
+    assert task == ROUGH and training is not None and training.start_from == str(checkpoint)
+    assert cfg.actor.hidden_dims == [8] and cfg.critic.hidden_dims == [6]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["Velocity-Rough-Unitree-Go2", "--start-from", "{sac}"], "cannot start from"),
+        ([ROUGH, "--start-from", "{ppo}"], "SAC cannot start from"),
+        ([ROUGH, "--agent", "ppo", "--start-from", "{sac}"], "PPO cannot start from"),
+        ([ROUGH, "--start-from", "nothing"], "There is no run, file or task 'nothing'"),
+        ([ROUGH, "--start-from", "{sac}", "--actor.hidden-dims", "4"], "--actor.hidden-dims would be ignored"),
+        ([FLAT, "--resume", "{sac}", "--start-from", "{sac}"], "--start-from would be ignored"),
+    ],
+)
+def test_bad_starts(
+    tiny_runs: dict[str, pathlib.Path],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    """Each is answered in one line, before anything is written."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["train", *(argument.format(**tiny_runs) for argument in arguments)])
+    errors = capsys.readouterr().err
+    assert end.value.code == 2 and message in errors and len(errors.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
