@@ -232,8 +232,10 @@ def test_compare_hands_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: pat
     monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
     monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.subprocess.Popen", stop)
     with pytest.raises(SystemExit):
-        main(["compare", TASK, "--evaluation-minutes", "2.5", "--first-seed", "3", "--folder", str(tmp_path)])
+        options = ["--evaluation-minutes", "2.5", "--first-seed", "3", "--fine-physics", "--folder", str(tmp_path)]
+        main(["compare", TASK, *options])
     (command,) = commands
+    assert "--no-coarse-physics" in command
     assert command[command.index("--seed") + 1] == "3"
     assert command[command.index("--evaluation-minutes") + 1] == "2.5"
 

@@ -125,6 +125,7 @@ def test_coarse() -> None:
     cfg = PhysicsCfg(0.002, 6, "elliptic", 3.0, 7, 9, 1e-5)
     assert cfg.coarse() == PhysicsCfg(0.004, 3, "elliptic", 3.0, 7, 9, 1e-5)
     assert PhysicsCfg().coarse(on_height_field=True) == PhysicsCfg(0.01, 2, "elliptic", terrain_depth=0.02)
+    assert PhysicsCfg().terrain_depth == 0.01 == PhysicsCfg().coarse().terrain_depth
     # Twice the stiffness of the motors' torque-speed line, too much for an explicit integrator.
     for name in ROBOTS:
         kind = "DISCRETE" if name in QUADRUPEDS else "IMPLICITFAST"

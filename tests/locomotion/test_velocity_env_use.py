@@ -211,13 +211,14 @@ def test_random_actions(task: str, tmp_path: pathlib.Path, monkeypatch: pytest.M
 def test_coarse_physics_on_a_height_field() -> None:
     """Robots that tremble stay on their feet on even ground that is a height field, as on a plane.
 
-    With the settings of the shorter steps a third of them fall: contacts with a height field are several, and throw.
+    With a field that lies where the ground is, and the cone of the shorter steps, a sixth of them fall within 2.4 s.
     """
     task = task_cfg(ROUGH)
     assert task.terrain is not None
     even = replace(task.terrain, num_columns=2, slope=(0.0, 0.0), proportions=(0.0, 0.0, 0.0, 0.0, 1.0, 0.0))
     falls = {}
-    for name, physics in (("same", task.physics.coarse()), ("own", task.physics.coarse(on_height_field=True))):
+    same = replace(task.physics.coarse(), terrain_depth=0.0)
+    for name, physics in (("same", same), ("own", task.physics.coarse(on_height_field=True))):
         env = make_env(ROUGH, 64, physics=physics, terrain=even, observation_noise=False)
         generator, fell = torch.Generator().manual_seed(0), np.zeros(64, dtype=bool)
         for _ in range(120):

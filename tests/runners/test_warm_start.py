@@ -12,10 +12,10 @@ import torch
 from tensordict import TensorDict
 
 from rsl_rl_sac.cli import main
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES
+from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, reached_entropy_scale
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -156,6 +156,26 @@ def test_other_networks_are_refused(pair: Pair, tmp_path: pathlib.Path) -> None:
         with pytest.raises(CheckpointError, match=message) as error:
             Training(ROUGH, cfg, tmp_path / case, evaluation_envs=1, num_cores=1, start_from=path)
         assert "\n" not in str(error.value) and not (tmp_path / case).exists()
+
+
+@pytest.mark.parametrize(
+    ("start", "num_updates", "expected"),
+    [(-1, 500, -0.8), (100, 90, -0.8), (100, 125, -0.6), (100, 300, 0.0), (40, 60, -0.64)],
+)
+def test_noise_goes_on_where_it_was(start: int, num_updates: int, expected: float) -> None:
+    """From -0.8 to 0 within a hundred gradient steps: not begun, begun at some step, at a quarter, at the end."""
+    cfg = SACCfg(target_entropy_scale=-0.8, final_target_entropy_scale=0.0, target_entropy_updates=(40, 140))
+    cfg.anneal_progress = 0.5
+    state = {"annealing": {"progress": 0.4, "start": start}, "counters": {"num_updates": num_updates}}
+    assert reached_entropy_scale(cfg, state) == pytest.approx(expected)
+
+
+def test_noise_without_an_end() -> None:
+    """A run whose target entropy stays has it; one that waits for nothing is where its gradient steps say."""
+    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": {"num_updates": 60}}
+    assert reached_entropy_scale(SACCfg(target_entropy_scale=0.3), state) == 0.3
+    cfg = SACCfg(target_entropy_scale=0.0, final_target_entropy_scale=1.0, target_entropy_updates=(40, 140))
+    assert reached_entropy_scale(cfg, state) == pytest.approx(0.2)
 
 
 @pytest.mark.parametrize("agent", ["sac", "ppo"])

@@ -38,7 +38,7 @@ class CompareOptions:
     For example:
       rsl-rl-sac compare Velocity-Flat-Unitree-Go2 --minutes 20 --seeds 3
       rsl-rl-sac compare Velocity-Rough-Anymal-D --preset paper --minutes 600
-      rsl-rl-sac compare Velocity-Rough-Anymal-D --start-from Velocity-Flat-Anymal-D --minutes 30
+      rsl-rl-sac compare Velocity-Rough-Anymal-D --start-from Velocity-Flat-Anymal-D
     """
 
     task: tyro.conf.Positional[str]
@@ -61,6 +61,9 @@ class CompareOptions:
 
     preset: str = "cpu"
     """Settings of both algorithms: cpu or paper."""
+
+    fine_physics: bool = False
+    """Train both in the physics of the evaluation, in place of the preset's coarse one."""
 
     folder: Path = Path("logs/compare")
     """Folder of all comparisons; this one goes into a folder of the task's name."""
@@ -89,6 +92,8 @@ def run(arguments: Sequence[str]) -> None:
         _check_start(options.task, start, seeds)
     with _Display(options) as display:
         more = ["--evaluation-minutes", str(options.evaluation_minutes)]
+        if options.fine_physics:
+            more.append("--no-coarse-physics")
         comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display, start)
         try:
             comparison.run()

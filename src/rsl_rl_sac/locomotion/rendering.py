@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import mujoco
@@ -59,7 +60,8 @@ class Camera:
         camera.azimuth, camera.elevation = self.azimuth, self.elevation
         camera.distance = self.distance + np.linalg.norm(positions - centre, axis=1).max()
         camera.lookat[:] = centre
-        self._renderer.update_scene(self._forward(envs[0]), camera)
+        with ground_as_felt(self.env.physics.model):
+            self._renderer.update_scene(self._forward(envs[0]), camera)
         for other in envs[1:]:
             self._add_robot(other)
         return self._renderer.render()
@@ -103,6 +105,17 @@ class Camera:
                 f"Cannot draw here ({reason}). Without a display it takes EGL or OSMesa: install libegl1 or libosmesa6"
                 " (Debian, Ubuntu), and set the environment variable MUJOCO_GL to egl or osmesa if it is set otherwise."
             ) from error
+
+
+@contextlib.contextmanager
+def ground_as_felt(model: mujoco.MjModel) -> Iterator[None]:
+    """Raise a height field, which lies deeper (``PhysicsCfg.terrain_depth``), to where feet stand, for a picture."""
+    fields = np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_HFIELD.value)
+    model.geom_pos[fields, 2] += model.geom_margin[fields]
+    try:
+        yield
+    finally:
+        model.geom_pos[fields, 2] -= model.geom_margin[fields]
 
 
 def has_display() -> bool:

@@ -11,6 +11,8 @@ from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.algorithms.annealing import Annealing
+from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.utils.checkpoint import check_parts, load_safely
 from rsl_rl_sac.utils.errors import CheckpointError
 
@@ -64,6 +66,21 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         raise CheckpointError(f"{what} does not fit the networks of this run: {reason}") from error
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
+
+
+def reached_entropy_scale(cfg: SACCfg, state: dict) -> float:
+    """Return the scale of the target entropy that a run of SAC had come to when it saved a checkpoint.
+
+    Args:
+        cfg: Settings of the run.
+        state: Its checkpoint.
+    """
+    check_parts(state, {"annealing": dict, "counters": dict}, "The checkpoint to start from")
+    annealing = Annealing(cfg.target_entropy_updates, cfg.anneal_progress)
+    annealing.load_state_dict(state["annealing"])
+    share = annealing.share(state["counters"]["num_updates"])
+    final_scale = cfg.target_entropy_scale if cfg.final_target_entropy_scale is None else cfg.final_target_entropy_scale
+    return cfg.target_entropy_scale + share * (final_scale - cfg.target_entropy_scale)
 
 
 def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: int) -> dict:

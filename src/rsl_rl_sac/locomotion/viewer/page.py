@@ -11,7 +11,7 @@ import queue
 import socket
 
 from rsl_rl_sac.locomotion.play_env import GROUNDS, Ground, command_ranges, num_levels
-from rsl_rl_sac.locomotion.rendering import view_offset
+from rsl_rl_sac.locomotion.rendering import ground_as_felt, view_offset
 from rsl_rl_sac.locomotion.viewer.loop import Request
 from rsl_rl_sac.locomotion.viewer.reward_bars import RewardBars
 from rsl_rl_sac.locomotion.viewer.session import PUSH_SPEED, Session
@@ -118,7 +118,8 @@ class Page:
         # mjviser hands the colours of MuJoCo over as linear ones, which makes them pale.
         model.mat_rgba[:, :3] **= 2.2
         self.server.scene.reset()
-        self._scene = ViserMujocoScene(self.server, model, session.env.num_envs)
+        with ground_as_felt(model):
+            self._scene = ViserMujocoScene(self.server, model, session.env.num_envs)
         camera = self.server.initial_camera  # the scene moves, so that the robot stays at the origin
         camera.position, camera.look_at = tuple(view_offset(session.env)), (0.0, 0.0, 0.0)
 
