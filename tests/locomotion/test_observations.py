@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import mujoco
 import numpy as np
 import pytest
 import torch
@@ -12,6 +11,7 @@ import torch
 from rsl_rl_sac.locomotion import VelocityEnv, make_env
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot
+from tests.locomotion.velocity_helpers import cast_scan, forward, observation_by_mujoco
 
 TASKS = [
     "Velocity-Flat-Anymal-D",
@@ -54,30 +54,6 @@ def observe(env: VelocityEnv) -> np.ndarray:
     return env.observations.compute(env.state, env.commands.velocity, action, env.rng)
 
 
-def forward(env: VelocityEnv, row: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """Return one robot as MuJoCo sees it now, with its own masses."""
-    model, data = env.physics.batch.get_model(row), env.physics.batch.get_data(row)
-    mujoco.mj_forward(model, data)
-    return model, data
-
-
-def cast_scan(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> np.ndarray:
-    """Return the height scan by rays that start 20 m above its points and see nothing but the ground."""
-    model.geom_group[:] = model.geom_bodyid > 0
-    ground = np.array([1, 0, 0, 0, 0, 0], dtype=np.uint8)
-    x, y, z = data.body(body).xpos
-    forward_x, _, _, forward_y = data.body(body).xmat[:4]
-    cos, sin = np.array([forward_x, forward_y]) / np.hypot(forward_x, forward_y)
-    heights = np.zeros(187)
-    for point in range(187):  # x from -0.8 to 0.8 runs faster than y from -0.5 to 0.5
-        along, across = -0.8 + 0.1 * (point % 17), -0.5 + 0.1 * (point // 17)
-        start = np.array([x + cos * along - sin * across, y + sin * along + cos * across, z + 20.0])
-        distance = mujoco.mj_ray(model, data, start, np.array([0.0, 0.0, -1.0]), ground, 1, -1, np.zeros(1, np.int32))
-        assert distance > 0.0
-        heights[point] = distance - 20.0 - 0.5
-    return np.clip(heights, -1.0, 1.0)
-
-
 @pytest.mark.parametrize("rough", [False, True], ids=["flat", "rough"])
 @pytest.mark.parametrize(
     ("robot", "joints", "flat_size"),
@@ -103,7 +79,7 @@ def test_sizes(robot: str, joints: int, flat_size: int, rough: bool) -> None:
 def test_against_mujoco(task: str, size: int) -> None:
     """After some steps every number is what MuJoCo says of the state, the command or the last action."""
     env = make(task)
-    joints, robot = env.num_actions, env.robot
+    joints = env.num_actions
     observation, action, dones = env.get_observations()["policy"], torch.zeros(5, joints), torch.zeros(5)
     for _ in range(12):
         action = 0.3 * torch.randn(5, joints)
@@ -112,23 +88,11 @@ def test_against_mujoco(task: str, size: int) -> None:
     assert observation.dtype == torch.float32
     assert observation.shape == (5, size)
     assert not dones.all()
-    velocity = np.zeros(6)  # angular, then linear
     for row in range(5):
-        model, data = forward(env, row)
-        frame = data.body(robot.base.name).xmat.reshape(3, 3)
-        mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, 1, velocity, 0)
-        expected = [
-            frame.T @ velocity[3:],
-            frame.T @ velocity[:3],
-            frame.T @ model.opt.gravity / 9.81,
-            env.commands.velocity[row],
-            [data.joint(name).qpos[0] - robot.default_pose[name] for name in robot.joint_names],
-            [data.joint(name).qvel[0] for name in robot.joint_names],
-            np.zeros(joints) if dones[row] else action[row].numpy(),
-        ]
-        if task in SCANNERS:
-            expected.append(cast_scan(model, data, SCANNERS[task]))
-        np.testing.assert_allclose(observation[row].numpy(), np.concatenate(expected), rtol=1e-5, atol=2e-4)
+        last_action = np.zeros(joints) if dones[row] else action[row].numpy()
+        command, scanner = env.commands.velocity[row], SCANNERS.get(task)
+        expected = observation_by_mujoco(*forward(env, row), env.robot, command, last_action, scanner)
+        np.testing.assert_allclose(observation[row].numpy(), expected, rtol=1e-5, atol=2e-4)
 
 
 def test_commands_and_actions() -> None:

@@ -14,6 +14,7 @@ from scipy.spatial.transform import Rotation
 from rsl_rl_sac.locomotion import Robot, VelocityEnv, make_env
 from rsl_rl_sac.locomotion.state import RobotState
 from rsl_rl_sac.utils.errors import ConfigError
+from tests.locomotion.velocity_helpers import forward, link_force
 
 QUADRUPED, HUMANOID = "Velocity-Flat-Anymal-D", "Velocity-Flat-Unitree-G1"
 ROBOTS = [QUADRUPED, "Velocity-Flat-Unitree-Go2", HUMANOID, "Velocity-Flat-Unitree-H1"]
@@ -46,34 +47,11 @@ def tumble(env: VelocityEnv) -> None:
     env.state.after_step()
 
 
-def forward(env: VelocityEnv, row: int) -> tuple[mujoco.MjModel, mujoco.MjData]:
-    """Return one robot as MuJoCo sees it after the step, with its own masses."""
-    model, data = env.physics.batch.get_model(row), env.physics.batch.get_data(row)
-    mujoco.mj_forward(model, data)
-    return model, data
-
-
 def body_velocity(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> tuple[np.ndarray, np.ndarray]:
     """Return linear velocity of the centre of mass and angular velocity of a body, in the axes of the world."""
     result = np.zeros(6)
     mujoco.mj_objectVelocity(model, data, mujoco.mjtObj.mjOBJ_BODY, data.body(body).id, result, 0)
     return result[3:], result[:3]
-
-
-def link_force(model: mujoco.MjModel, data: mujoco.MjData, robot: Robot, link: str) -> float:
-    """Return the norm of the summed contact forces on the shapes of a link."""
-    geoms = {
-        model.geom(f"{body.name}/{i}").id
-        for body in robot.bodies
-        for i, shape in enumerate(body.shapes)
-        if link == (shape.link or body.name)
-    }
-    total, result = np.zeros(3), np.zeros(6)
-    for i, contact in enumerate(data.contact):
-        if geoms & set(contact.geom.tolist()):
-            mujoco.mj_contactForce(model, data, i, result)
-            total += contact.frame.reshape(3, 3).T @ result[:3]  # always with the ground, which is the first geom
-    return float(np.linalg.norm(total))
 
 
 def feed(env: VelocityEnv, **contacts: str) -> None:
