@@ -20,9 +20,12 @@ LEGS = ("LF", "LH", "RF", "RH")
 SIDES = ("left", "right")
 G1_ARMS = ("shoulder_pitch", "shoulder_roll", "shoulder_yaw", "elbow_pitch", "elbow_roll")
 G1_FINGERS = ("zero", "one", "two", "three", "four", "five", "six")
-COMMANDS = np.array([[0.6, -0.3, 0.4], [0.4, 0.2, -0.5], [-0.3, 0.5, 0.2]], dtype=np.float32)
-AIR_TIMES = {"quadruped": (0.62, 0.2, 0.0, 0.35), "humanoid": (0.55, 0.0)}
-STANCE_TIMES = {"quadruped": (0.0, 0.0, 0.3, 0.0), "humanoid": (0.0, 0.5)}
+COMMANDS = np.array(
+    [[0.6, -0.3, 0.4], [0.4, 0.2, -0.5], [-0.3, 0.5, 0.2], [0.2, 0.1, 0.3], [0.0, 0.0, 0.1]], dtype=np.float32
+)
+NUM_ROBOTS = len(COMMANDS)
+AIR_TIMES = {"quadruped": (0.62, 0.2, 0.0, 0.35), "humanoid": (0.0, 0.55)}
+STANCE_TIMES = {"quadruped": (0.0, 0.0, 0.3, 0.0), "humanoid": (0.5, 0.0)}
 """Seconds that the feet have been in the air or on the ground, before the step."""
 
 
@@ -116,7 +119,7 @@ def anymal_terms(env: VelocityEnv, step: Step, command: np.ndarray, change: np.n
         "torques": -2.5e-5 * square_sum(step.torque, names),
         "accelerations": -2.5e-7 * square_sum(step.acceleration, names),
         "change of the actions": -0.01 * (change**2).sum(),
-        "flights": 0.5 * flights,
+        "flights": 0.5 * flights * (np.hypot(*command[:2]) > 0.1),
         "thighs on the ground": -1.0 * sum(any(step.touches[f"{leg}_THIGH"][1:]) for leg in LEGS),
         "tilt": -5.0 * (step.frame[2, :2] ** 2).sum(),
     }
@@ -154,7 +157,7 @@ def g1_terms(env: VelocityEnv, step: Step, command: np.ndarray, change: np.ndarr
         "torques": -2.0e-6 * square_sum(step.torque, legs),
         "accelerations": -1.0e-7 * square_sum(step.acceleration, legs),
         "change of the actions": -0.005 * (change**2).sum(),
-        "single stance": 0.75 * single_stance,
+        "single stance": 0.75 * single_stance * (np.hypot(*command[:2]) > 0.1),
         "sliding": -0.1 * sliding,
         "tilt": -1.0 * (step.frame[2, :2] ** 2).sum(),
         "ankles beyond their limits": -1.0 * outside,
@@ -166,7 +169,7 @@ def g1_terms(env: VelocityEnv, step: Step, command: np.ndarray, change: np.ndarr
     }
 
 
-def construct(env: VelocityEnv, tilts: list[tuple[float, float]], pressed: list[list[str]]) -> None:
+def construct(env: VelocityEnv, tilts: list[tuple[float, float]], links: list[list[str]], action: np.ndarray) -> None:
     """Put robots onto the ground, tilted by pitch and roll, with moving joints that are off the default pose."""
     physics, rng = env.physics, np.random.default_rng(2)
     for row, (pitch, roll) in enumerate(tilts):
@@ -177,51 +180,70 @@ def construct(env: VelocityEnv, tilts: list[tuple[float, float]], pressed: list[
         physics.qvel[row, 2] = -0.5  # it goes on pressing
         if env.robot.kind == "humanoid":
             physics.qpos[row, physics.model.joint("left_ankle_pitch_joint").qposadr[0]] = 0.72
-        press_onto_ground(env, row, pressed[row])
+        press_onto_ground(env, row, links[row])
+    # Contacts of the first of the four physics steps do not count, those of the second do.
+    for row, pattern in ((3, "x..."), (4, "xx..")):
+        lift_off(env, row, links[row][0], pattern, action[row])
     env.commands.velocity[:] = COMMANDS
     env.state.air_time[:], env.state.contact_time[:] = AIR_TIMES[env.robot.kind], STANCE_TIMES[env.robot.kind]
     env.state.last_air_time[:] = 0.0
 
 
+def lift_off(env: VelocityEnv, row: int, link: str, pattern: str, action: np.ndarray) -> None:
+    """Let a robot rise so fast that a link touches the ground in the physics steps marked ``x`` and in no other."""
+    for speed in np.arange(-0.5, 4.0, 0.02):
+        env.physics.qvel[row, 2] = speed
+        if make_step(env, row, action).touches[link] == [mark == "x" for mark in pattern]:
+            return
+    raise AssertionError(f"There is no speed at which {link} touches as {pattern}.")
+
+
 @pytest.mark.parametrize(
-    ("task", "terms", "tilts", "links"),
+    ("task", "terms", "tilts", "links", "falls"),
     [
-        # On its feet, on its side and on its back.
+        # On its feet, on its side, on its back, and rising from its side.
         (
             "Velocity-Flat-Anymal-D",
             anymal_terms,
-            [(0.15, -0.1), (0.1, 1.5), (0.2, 3.0)],
-            [["LF_FOOT", "LH_FOOT", "RF_FOOT", "RH_FOOT"], [f"{leg}_THIGH" for leg in LEGS], ["base"]],
+            [(0.15, -0.1), (0.1, 1.5), (0.2, 3.0), (0.1, 1.5), (0.1, 1.5)],
+            [["LF_FOOT", "LH_FOOT", "RF_FOOT", "RH_FOOT"], ["RF_THIGH"], ["base"], ["RF_THIGH"], ["RF_THIGH"]],
+            [False, False, True, False, False],
         ),
-        # On its right foot, on its left foot and upside down.
+        # On both feet, on its left foot, upside down, and rising from there.
         (
             "Velocity-Flat-Unitree-G1",
             g1_terms,
-            [(0.05, 0.1), (-0.05, -0.1), (0.2, 3.0)],
-            [["right_ankle_roll_link"], ["left_ankle_roll_link"], ["torso_link"]],
+            [(0.05, 0.4), (-0.05, -0.4), (0.2, 3.0), (0.2, 3.0), (0.2, 3.0)],
+            [["right_ankle_roll_link"], ["left_ankle_roll_link"], ["torso_link"], ["torso_link"], ["torso_link"]],
+            [False, False, True, False, True],
         ),
     ],
     ids=["ANYmal D", "G1"],
 )
 def test_reward_of_whole_steps(
-    task: str, terms: Callable[..., dict[str, float]], tilts: list[tuple[float, float]], links: list[list[str]]
+    task: str,
+    terms: Callable[..., dict[str, float]],
+    tilts: list[tuple[float, float]],
+    links: list[list[str]],
+    falls: list[bool],
 ) -> None:
     """The reward is 0.02 s times the sum of all parts, each of which counts in one of the steps at least.
 
-    The first episode ends by time and the last by a fall: the reward is of the state before the reset.
+    The first episode ends by time, others by a fall: the reward is of the state before the reset.
     """
-    env = make_env(task, 3, seed=5, num_threads=1, observation_noise=False)
-    first, second = 0.2 * torch.randn(2, 3, env.num_actions, generator=torch.Generator().manual_seed(1))
-    env.step(first)
-    construct(env, tilts, links)
+    env = make_env(task, NUM_ROBOTS, seed=5, num_threads=1, observation_noise=False)
+    first, second = 0.2 * torch.randn(2, NUM_ROBOTS, env.num_actions, generator=torch.Generator().manual_seed(1))
     if env.robot.kind == "humanoid":  # the ankle stays where it is, beyond its soft limit
         second[:, env.robot.joint_names.index("left_ankle_pitch_joint")] = 2.0
+    env.step(first)
+    construct(env, tilts, links, second.numpy())
     end_by_time(env, [0])
-    steps = [make_step(env, row, second[row].numpy()) for row in range(3)]
+    steps = [make_step(env, row, second[row].numpy()) for row in range(NUM_ROBOTS)]
     changes = (second - first).numpy()
     parts = [terms(env, step, *rest) for step, *rest in zip(steps, COMMANDS, changes, strict=True)]
     _, rewards, dones, extras = env.step(second)
-    assert dones.tolist() == [True, False, True] and extras["time_outs"].tolist() == [True, False, False]
+    assert dones.tolist() == [True, *falls[1:]]
+    assert extras["time_outs"].tolist() == [True] + [False] * (NUM_ROBOTS - 1)
     np.testing.assert_allclose(rewards.numpy(), [0.02 * sum(part.values()) for part in parts], rtol=1e-5, atol=2e-6)
     # A part that is tiny everywhere would not be missed.
     largest = {name: max(abs(part[name]) for part in parts) for name in parts[0]}
