@@ -7,7 +7,8 @@
 Every variant changes one thing against the suite's settings. All variants step in turn, so that they share the noise
 of the machine, and the speed is a ratio to the suite's. On rough terrain robots start anywhere on any tile, edges of
 steps and boxes included, and settle for a second.
-Standing: how far the worst foot creeps over the second to fifth second (the median robot), and when the robot falls.
+Standing: how far the worst foot creeps over the second to fifth second (the median of the robots that stay up), and
+when robots fall.
 Walking: an open-loop trot of three seconds; how far the robot ends from where it ends with a solver that runs to full
 convergence (for settings of the solver), or from where the suite's robot ends (for all others). Humanoids have no
 open-loop gait: theirs are the first 0.8 s, in which they swing their legs and begin to fall.
@@ -18,7 +19,7 @@ Stair: the same trot against one step, as a ramp of a height field and as an exa
 from __future__ import annotations
 
 import argparse
-import csv
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,6 +27,7 @@ from pathlib import Path
 
 import mujoco
 import numpy as np
+from common import RESULTS, write_rows
 
 from rsl_rl_sac.locomotion.physics import LARGEST_STATE, Physics
 from rsl_rl_sac.locomotion.registry import load_robot
@@ -40,7 +42,6 @@ from rsl_rl_sac.locomotion.scene import (
 )
 from rsl_rl_sac.locomotion.terrain import Terrain, TerrainCfg
 
-RESULTS = Path(__file__).parent / "results"
 SUITE = PhysicsCfg()
 STEP_DT = 0.02
 SETTLING_STEPS = 50
@@ -49,7 +50,7 @@ WALKING_STEPS = {"quadruped": 150, "humanoid": 40}
 STEPS_PER_ROUND = 20
 FALLEN = 0.5
 """Cosine of the tilt of its base beyond which a robot has fallen: 60 degrees."""
-FOOTPRINT = 0.5
+FOOTPRINT = 0.6
 """Metres around a robot's centre in which its feet are when it starts."""
 CLEARANCE = 0.03
 """Metres between the feet and the highest ground below them, at the least."""
@@ -199,7 +200,11 @@ class Run:
         self.time = 0
 
     def stand(self) -> tuple[float, float]:
-        """Return metres by which the worst foot of the median robot creeps, and the mean time to a fall in seconds."""
+        """Return metres by which the worst foot creeps, and the mean time to a fall in seconds.
+
+        The creep is that of the median of the robots that stay up, NaN if there is none: feet of a robot that falls
+        move far, and on rough ground some fall with any setting.
+        """
         self.reset()
         standing = np.ones(self.num_envs, dtype=bool)
         seconds, before = np.zeros(self.num_envs), np.zeros((self.num_envs, len(self.feet), 3))
@@ -210,7 +215,7 @@ class Run:
             standing &= self.upright()
             seconds += STEP_DT * standing
         creep = np.linalg.norm(self.foot_positions() - before, axis=2).max(axis=1)
-        return float(np.median(creep)), float(seconds.mean())
+        return float(np.median(creep[standing])) if standing.any() else np.nan, float(seconds.mean())
 
     def walk(self) -> tuple[np.ndarray, np.ndarray]:
         """Return where the robots begin and end to trot; the end of a diverged simulation is NaN."""
@@ -248,7 +253,7 @@ def draw_starts(terrain: Terrain, num_envs: int) -> np.ndarray:
     rng = np.random.default_rng(0)
     half = np.array(terrain.size) / 2 - FOOTPRINT
     points = rng.uniform(-half, half, size=(num_envs, 2))
-    around = np.linspace(-FOOTPRINT, FOOTPRINT, 21)
+    around = np.linspace(-FOOTPRINT, FOOTPRINT, 25)
     x = points[:, 0, None, None] + around[:, None] + 0.0 * around
     y = points[:, 1, None, None] + around + 0.0 * around[:, None]
     highest = terrain.height_at(x, y).max(axis=(1, 2))
@@ -258,7 +263,8 @@ def draw_starts(terrain: Terrain, num_envs: int) -> np.ndarray:
 def boxes_of_walls(terrain: Terrain) -> list[tuple[np.ndarray, np.ndarray]]:
     """Return centres and half sizes of boxes with the vertical walls of stairs and boxes; lower the height field there.
 
-    The boxes have the heights of the height field, at the middle of their tops.
+    The boxes have the heights of the height field, at their vertex that is farthest from the tile's centre: the plate
+    there lies on parts of some.
     """
     result, bottom = [], -3.0
     heights = terrain.heights.copy()
@@ -274,13 +280,12 @@ def boxes_of_walls(terrain: Terrain) -> list[tuple[np.ndarray, np.ndarray]]:
         x, y, _ = terrain.origins[level, column]
         terrain.heights[level * cells + 1 : (level + 1) * cells, column * cells + 1 : (column + 1) * cells] = bottom
         if kind == "boxes":
+            middle_x, middle_y = level * cells + cells // 2, column * cells + cells // 2
             for i, j in np.ndindex(17, 17):
-                center_x, center_y = x - 3.6 + 0.45 * i, y - 3.6 + 0.45 * j
-                vertex = (
-                    round((center_x + terrain.size[0] / 2) / terrain.cell),
-                    round((center_y + terrain.size[1] / 2) / terrain.cell),
-                )
-                add(center_x, center_y, 0.225, 0.225, float(heights[vertex]))
+                offsets = 0.45 * np.array([i - 8, j - 8])
+                vertices = np.floor((np.abs(offsets) + 0.225) / terrain.cell) * np.sign(offsets)
+                top = float(heights[middle_x + int(vertices[0]), middle_y + int(vertices[1])])
+                add(x + offsets[0], y + offsets[1], 0.225, 0.225, top)
             add(x, y, 1.0, 1.0, float(terrain.origins[level, column, 2]))
             for sign in (-1.0, 1.0):
                 add(x + sign * 3.9125, y, 0.0875, 4.0, 0.0)
@@ -421,18 +426,10 @@ def measure_stair(robot_name: str, num_envs: int) -> list[dict[str, object]]:
     return rows
 
 
-def write(rows: list[dict[str, object]], path: Path) -> None:
-    """Write a table."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def report(rows: list[dict[str, object]]) -> None:
-    """Print rows."""
-    for row in rows:
-        print("  ".join(f"{value!s:>12}" for value in row.values()), flush=True)
+    """Print rows under their names."""
+    for values in (rows[0], *(row.values() for row in rows)):
+        print("  ".join(f"{value!s:>12}" for value in values), flush=True)
 
 
 def main() -> None:
@@ -444,22 +441,21 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
-    if "settings" in arguments.parts:
-        rows: list[dict[str, object]] = []
-        for robot in arguments.robots:
-            for rough in (False, True):
-                measured = measure_settings(robot, rough, arguments.num_envs, arguments.rounds)
-                report(measured)
-                rows += measured
-        write(rows, arguments.output / "physics_settings.csv")
-    if "stair" in arguments.parts:
-        rows = []
-        for robot in arguments.robots:
-            if load_robot(robot).kind == "quadruped":  # humanoids have no open-loop gait
-                measured = measure_stair(robot, arguments.num_envs)
-                report(measured)
-                rows += measured
-        write(rows, arguments.output / "physics_stair.csv")
+    arguments.output.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, object]] = []
+    # Written after each part, so that an error in a later one does not cost the earlier ones.
+    for robot, rough in itertools.product(arguments.robots if "settings" in arguments.parts else (), (False, True)):
+        measured = measure_settings(robot, rough, arguments.num_envs, arguments.rounds)
+        report(measured)
+        rows += measured
+        write_rows("physics_settings", rows, arguments.output)
+    rows = []
+    for robot in arguments.robots if "stair" in arguments.parts else ():
+        if load_robot(robot).kind == "quadruped":  # humanoids have no open-loop gait
+            measured = measure_stair(robot, arguments.num_envs)
+            report(measured)
+            rows += measured
+            write_rows("physics_stair", rows, arguments.output)
 
 
 if __name__ == "__main__":
