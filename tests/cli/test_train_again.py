@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import shutil
 import signal
 import types
 
@@ -107,6 +108,28 @@ def test_resume_from_a_file(tiny_runs: dict[str, pathlib.Path], capsys: pytest.C
     with pytest.raises(SystemExit) as end:
         main(["train", TASK, "--resume", str(tiny_runs["sac"] / "model_0.pt")])
     assert end.value.code == 2 and f"--resume {tiny_runs['sac']}, without the file" in capsys.readouterr().err
+
+
+def test_resume_by_task(
+    tiny_runs: dict[str, pathlib.Path], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task, or a folder of runs, means its newest run: not the one with the last name, but that trained last."""
+    logs = tmp_path / "logs" / TASK
+    for number, name in enumerate(("b_newest", "a_older", "c_older")):
+        shutil.copytree(tiny_runs["sac"], logs / name)
+        for file in (logs / name).glob("model_*.pt"):
+            os.utime(file, (1e9 - number, 1e9 - number))
+    (logs / "d_without_checkpoint").mkdir()
+    (logs / "d_without_checkpoint" / "config.yaml").write_text("")
+    folders: list[pathlib.Path] = []
+    monkeypatch.setattr(train, "train", lambda options, folder: folders.append(folder))
+    for run in (["--resume", TASK], [f"--resume={TASK}"], [TASK, "--resume", TASK], ["--resume", f"logs/{TASK}"]):
+        monkeypatch.chdir(tmp_path)
+        main(["train", *run, "--no-video"])
+        if "logs" not in run[-1]:
+            monkeypatch.chdir("/")
+            main(["train", *run, "--logs", str(tmp_path / "logs")])
+    assert {folder.name for folder in folders} == {"b_newest"} and len(folders) == 7
 
 
 def test_resume_of_a_damaged_run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,9 +22,10 @@ from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
+from rsl_rl_sac.cli.run_folder import is_task, with_run_folder
 from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
-from rsl_rl_sac.envs.worlds import WORLDS, find_world
+from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.training import Training
@@ -44,6 +45,7 @@ _AGENTS = {"sac": "", "ppo": "ppo_"}
 
 _RESUME_FLAGS = (
     "--resume",
+    "--logs",
     "--max-iterations",
     "--minutes",
     "--until",
@@ -84,7 +86,7 @@ class CommonOptions:
     For example:
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --minutes 20
       rsl-rl-sac train Velocity-Flat-Unitree-Go2 --agent ppo --num-envs 1024 --seed 1
-      rsl-rl-sac train --resume RUN                                 go on, exactly where it stopped
+      rsl-rl-sac train --resume Velocity-Flat-Unitree-Go2           go on with its newest run, exactly
       rsl-rl-sac train Velocity-Rough-Unitree-Go2 --start-from Velocity-Flat-Unitree-Go2
       rsl-rl-sac train --config RUN/config.yaml --algorithm.gamma 0.98
     """
@@ -111,7 +113,7 @@ class CommonOptions:
     """Suffix of the folder of this run."""
 
     resume: Path | None = None
-    """Folder of a run to go on with, with its own configuration."""
+    """Run to go on with, with its own configuration: its folder, or a task (its newest run)."""
 
     start_from: str | None = None
     """Run, or task, with whose policy and values to start: on rough terrain, the same robot's on flat ground."""
@@ -170,6 +172,7 @@ class TrainPPOOptions(TrainOptions):
 
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
+    arguments = with_run_folder(arguments, "--resume", _peek(arguments, "--logs", "logs"))
     options = parse(arguments)
     find_world(options.task)  # a typo is found before anything is written
     folder = options.resume or options.folder or _new_folder(options)
@@ -357,7 +360,11 @@ def _check_resume(arguments: Sequence[str], folder: Path) -> None:
     if folder.is_file():
         raise ConfigError(f"A run goes on from its newest checkpoint: --resume {folder.parent}, without the file.")
     if not find_checkpoints(folder):
-        what = "it holds no checkpoint model_<iteration>.pt" if folder.exists() else "there is no such folder of a run"
+        what = (
+            "it holds no checkpoint model_<iteration>.pt"
+            if folder.exists()
+            else "there is no such folder, and no such task"
+        )
         raise ConfigError(f"There is nothing to resume in '{folder}': {what}.")
     ignored = [flag for flag in _flags(arguments) if flag not in _RESUME_FLAGS]
     reason = f"a resumed run keeps its own settings. A new run with others: --config {folder / 'config.yaml'}"
@@ -432,8 +439,7 @@ def _flags(arguments: Sequence[str]) -> list[str]:
 def _find_task(arguments: Sequence[str]) -> str:
     """Return the task, which decides on defaults, or nothing if none is named."""
     for before, argument in itertools.pairwise(["", *arguments]):
-        is_task = argument.startswith("Velocity-") or argument.partition(":")[0] in WORLDS
-        if is_task and before not in _TEXT_FLAGS:
+        if is_task(argument) and before not in _TEXT_FLAGS:
             return argument
     return ""
 

@@ -26,7 +26,7 @@ from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot, nearest_tasks, task_cfg, task_names
 from rsl_rl_sac.ppo_config import PPORunnerCfg
-from rsl_rl_sac.utils.checkpoint import check_archive, find_checkpoints, load_safely
+from rsl_rl_sac.utils.checkpoint import check_archive, find_checkpoints, load_safely, newest_run
 from rsl_rl_sac.utils.config_file import load_config
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, MissingDependencyError
 
@@ -179,14 +179,12 @@ def _not_found(name: str, logs: Path) -> str:
 
 
 def _newest_run(folder: Path, name: str) -> Path:
-    """Return a folder itself if it is that of a run, otherwise that of the run in it which was trained last."""
-    if find_checkpoints(folder):
-        return folder
-    runs = [config.parent for config in folder.glob(f"*/{CONFIG_NAME}") if find_checkpoints(config.parent)]
-    if not runs:
+    """Return the folder of the newest run in a folder, which may be one itself."""
+    run = newest_run(folder)
+    if run is None:
         train = f" Train one with: rsl-rl-sac train {name}" if name in task_names() else ""
         raise ConfigError(f"There is no run in '{folder}': no checkpoint model_<iteration>.pt.{train}")
-    return max(runs, key=lambda run: find_checkpoints(run)[-1].stat().st_mtime)
+    return run
 
 
 def _describe(path: Path, task: str | None) -> PolicyFile:

@@ -156,6 +156,15 @@ def find_checkpoints(folder: str | os.PathLike) -> list[pathlib.Path]:
     return [path for _, path in sorted((int(match[1]), path) for match, path in matches if match)]
 
 
+def newest_run(folder: str | os.PathLike) -> pathlib.Path | None:
+    """Return a folder itself if it is that of a run, otherwise that of the run in it which was trained last, if any."""
+    folder = pathlib.Path(folder)
+    if find_checkpoints(folder):
+        return folder
+    runs = [config.parent for config in folder.glob("*/config.yaml") if find_checkpoints(config.parent)]
+    return max(runs, key=lambda run: find_checkpoints(run)[-1].stat().st_mtime, default=None)
+
+
 def replay_path(path: str | os.PathLike, token: str, rank: int = 0) -> pathlib.Path:
     """Return the file beside a checkpoint that holds the replay of a process.
 
