@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, ClassVar
 
 import gymnasium
@@ -15,6 +16,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, Vecto
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.envs import check_vec_env
+from rsl_rl_sac.envs.evaluation import run_episodes
 from rsl_rl_sac.envs.gymnasium import GymnasiumVecEnv, GymnasiumWorld, box_bounds, make_gymnasium_env
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError
 from tests.helpers import small_cfg
@@ -271,6 +273,38 @@ def test_evaluation_by_hand() -> None:
     assert score.episode_return == pytest.approx(np.mean(returns), rel=1e-5)
     assert score.episode_length == 200 and score.num_episodes == 2
     assert world.evaluate(lambda obs: torch.zeros(2, 1), env) == score
+
+
+@pytest.mark.parametrize("says_time_outs", [True, False])
+def test_outcomes_by_hand(says_time_outs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first ends by time after 3 steps, the second fails after 2, the third does both after 4, which is a failure.
+
+    Only first episodes count: rewards are the first action, 0.5. Who says nothing of time has failures only.
+    """
+    env = make_counters(AutoresetMode.DISABLED)
+    if not says_time_outs:
+        step = env.step
+        monkeypatch.setattr(env, "step", lambda actions: (*step(actions)[:3], {}))
+    outcomes = run_episodes(lambda obs: torch.full((3, 2), 0.5), env, env.get_observations())
+    assert outcomes.lengths.tolist() == [3, 2, 4] and outcomes.returns.tolist() == [1.5, 1.0, 2.0]
+    assert outcomes.survived.tolist() == [says_time_outs, False, False]
+    numbers = outcomes.to_dict()
+    assert numbers["total"]["survival"] == pytest.approx(says_time_outs / 3) and outcomes.score().num_episodes == 3
+    assert numbers["total"]["episode_return"] == pytest.approx(1.5) and numbers["episodes"]["lengths"] == [3, 2, 4]
+
+
+def test_second_episodes_do_not_count() -> None:
+    """The first environment ends by time, and fails in its next episode while the second still runs."""
+    ends = [([1, 0], [1, 0]), ([1, 0], [0, 0]), ([0, 1], [0, 0])]
+
+    def step(actions: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor, dict]:
+        dones, time_outs = ends.pop(0)
+        return None, torch.ones(2), torch.tensor(dones), {"time_outs": torch.tensor(time_outs)}
+
+    env = types.SimpleNamespace(num_envs=2, max_episode_length=9, device="cpu", step=step)
+    outcomes = run_episodes(lambda obs: torch.zeros(2, 1), env, None)  # type: ignore[arg-type]
+    assert outcomes.lengths.tolist() == [1, 3] == outcomes.returns.tolist() and not ends
+    assert outcomes.survived.tolist() == [True, False]
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,10 @@ from rich.table import Table
 
 from rsl_rl_sac.cli.display import clock, count
 from rsl_rl_sac.cli.options import parse_options
+from rsl_rl_sac.envs.evaluation import EpisodeOutcomes
+from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.locomotion.breakdown import Breakdown, break_down, directions, paired_difference
-from rsl_rl_sac.locomotion.evaluation import Score, make_evaluation_env
+from rsl_rl_sac.locomotion.evaluation import Episodes, Score, make_evaluation_env
 from rsl_rl_sac.locomotion.registry import task_cfg
 from rsl_rl_sac.locomotion.runs import PolicyFile, load_checkpoint, load_policy, resolve_run
 from rsl_rl_sac.utils.checkpoint import write_text_atomically
@@ -31,19 +33,21 @@ class EvaluateOptions:
     """Score policies by the evaluation rule, in total, by direction and by terrain; several meet the same episodes.
 
     Deterministic policy, no noise, no pushes, a seed of its own, the first episode of each environment. Directions:
-    full speed of the task's range, held for the episode. All numbers go to POLICY.evaluation.json beside the policy.
+    full speed of the task's range, held for the episode. Tasks of Gymnasium: return, episode length and survival. All
+    numbers go to POLICY.evaluation.json beside the policy.
 
     For example:
       rsl-rl-sac evaluate Velocity-Flat-Unitree-Go2                newest run of the task
       rsl-rl-sac evaluate logs/.../2026-01-31_12-00-00             newest checkpoint of a run
       rsl-rl-sac evaluate RUN/model_best.pt RUN/export/policy.onnx two policies side by side
+      rsl-rl-sac evaluate gym:Pendulum-v1                          a task of another world
     """
 
     runs: tyro.conf.Positional[tuple[str, ...]]
     """Runs: folders, checkpoints, ONNX or TorchScript files, or tasks (their newest run)."""
 
     episodes: int = 128
-    """Episodes of the total, and of all directions together."""
+    """Episodes of the total, and again of all directions together."""
 
     task: str | None = None
     """Task of ONNX and TorchScript files that do not say theirs."""
@@ -66,28 +70,56 @@ def run(arguments: Sequence[str]) -> None:
     tasks = list(dict.fromkeys(file.task for file in files))
     if len(tasks) > 1:
         raise ConfigError(f"Policies are compared on the episodes of one task, but these are of {' and '.join(tasks)}.")
-    policies = [load_policy(file) for file in files]  # all of them, before any of them runs
     trainings = [_training(file) for file in files]
     for file in files:
         _check_writable(_numbers_path(file))
-    smallest = len(directions(task_cfg(tasks[0]).commands))
-    if options.episodes < smallest:
-        raise ConfigError(f"--episodes must be at least {smallest}, one for each direction, got {options.episodes}.")
-    env = make_evaluation_env(tasks[0], options.episodes, options.cores)
-    print(f"Running {options.episodes} episodes by the rule, then as many by direction ...", file=sys.stderr)
-    results = [break_down(policy, env) for policy in policies]
+    if ":" in tasks[0]:  # of another world, which knows no commands and no terrain
+        results = _run_elsewhere(files, options)
+        tables, episodes, quantities = [_outcome_table(results)], results, {"returns": 2, "lengths": 1, "survived": 2}
+    else:
+        results = _run_in_suite(files, options)
+        tables, episodes = _tables(results), [result.episodes for result in results]
+        quantities = {"tracking": 3, "survived": 2, "returns": 2}
     console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
     for letter, file, training in zip(_letters(len(files)), files, trainings, strict=True):
         effort = f", {count(int(training['env_steps']))} steps in {clock(training['seconds'])}" if training else ""
         console.print(f"{letter}  {file.title}{effort}".strip(), soft_wrap=True)
-    for table in _tables(results):
+    for table in tables:
         console.print()
         console.print(table)
-    for letter, result in zip(_letters(len(files))[1:], results[1:], strict=True):
-        console.print(f"\n{letter} - A on the same episodes (mean, standard error):", _difference(results[0], result))
+    for letter, others in zip(_letters(len(files))[1:], episodes[1:], strict=True):
+        difference = _difference(episodes[0], others, quantities)
+        console.print(f"\n{letter} - A on the same episodes (mean, standard error):", difference)
     console.print()
     for file, result, training in zip(files, results, trainings, strict=True):
         console.print(f"Numbers: {_write(file, result, training)}", soft_wrap=True)
+
+
+def _run_in_suite(files: list[PolicyFile], options: EvaluateOptions) -> list[Breakdown]:
+    """Score policies of a task of the suite, in detail."""
+    policies = [load_policy(file) for file in files]  # all of them, before any of them runs
+    smallest = len(directions(task_cfg(files[0].task).commands))
+    if options.episodes < smallest:
+        raise ConfigError(f"--episodes must be at least {smallest}, one for each direction, got {options.episodes}.")
+    env = make_evaluation_env(files[0].task, options.episodes, options.cores)
+    print(f"Running {options.episodes} episodes by the rule, then as many by direction ...", file=sys.stderr)
+    return [break_down(policy, env) for policy in policies]
+
+
+def _run_elsewhere(files: list[PolicyFile], options: EvaluateOptions) -> list[EpisodeOutcomes]:
+    """Run policies of a task of another world on the episodes of its own evaluation."""
+    smallest = min(len(files), 2)  # the error of a difference needs two episodes
+    if options.episodes < smallest:
+        raise ConfigError(f"--episodes must be at least {smallest}, got {options.episodes}.")
+    world, name = find_world(files[0].task)
+    env = world.make_evaluation_env(name, options.episodes, options.cores)
+    try:
+        policies = [load_policy(file, env) for file in files]
+        print(f"Running {options.episodes} episodes ...", file=sys.stderr)
+        return [world.run_episodes(policy, env) for policy in policies]
+    finally:
+        if hasattr(env, "close"):  # rsl_rl's VecEnv does not ask for it
+            env.close()
 
 
 def _letters(count: int) -> list[str]:
@@ -142,10 +174,27 @@ def _cells(scores: list[Score]) -> list[str]:
     ]
 
 
-def _difference(first: Breakdown, second: Breakdown) -> str:
+def _outcome_table(results: list[EpisodeOutcomes]) -> Table:
+    """Return a table with a row for each policy."""
+    table = Table(box=None, header_style="bold", padding=(0, 2, 0, 0))
+    letters = _letters(len(results))
+    for column in (*(["Policy"] if len(results) > 1 else []), "Episodes", "Return", "Spread", "Length", "Survival"):
+        table.add_column(column, justify="right")
+    for letter, result in zip(letters, results, strict=True):
+        score = result.score()
+        numbers = [f"{score.episode_return:.2f}", f"{result.returns.std():.2f}", f"{score.episode_length:.1f}"]
+        cells = [str(score.num_episodes), *numbers, f"{result.survival:.2f}"]
+        table.add_row(*([letter] if letter else []), *cells)
+    return table
+
+
+def _difference(
+    first: Episodes | EpisodeOutcomes, second: Episodes | EpisodeOutcomes, quantities: dict[str, int]
+) -> str:
+    """Return by how much the second policy is above the first, in some quantities with so many digits."""
     parts = []
-    for name, digits in (("tracking", 3), ("survived", 2), ("returns", 2)):
-        mean, error = paired_difference(first.episodes, second.episodes, name)
+    for name, digits in quantities.items():
+        mean, error = paired_difference(first, second, name)
         parts.append(f"{name} {mean:+.{digits}f} ± {error:.{digits}f}")
     return ", ".join(parts)
 
@@ -168,7 +217,7 @@ def _check_writable(path: Path) -> None:
         raise ConfigError(f"The numbers cannot be written to '{path}': {reason}. Copy the policy elsewhere.")
 
 
-def _write(file: PolicyFile, result: Breakdown, training: dict[str, float]) -> Path:
+def _write(file: PolicyFile, result: Breakdown | EpisodeOutcomes, training: dict[str, float]) -> Path:
     """Write the numbers beside the policy."""
     path = _numbers_path(file)
     about = {"task": file.task, "policy": file.path.name, "training": training, "versions": installed_versions()}

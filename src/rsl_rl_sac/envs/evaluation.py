@@ -5,9 +5,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import ClassVar
 
+import numpy as np
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
@@ -51,22 +52,59 @@ class EpisodeScore:
         return f"return {self.episode_return:.2f}, episode length {self.episode_length:.0f}"
 
 
+@dataclass
+class EpisodeOutcomes:
+    """Outcome of each episode, in the order of the environments."""
+
+    returns: np.ndarray
+    """Sum of rewards."""
+    lengths: np.ndarray
+    """Steps until the end, by failure or by time."""
+    survived: np.ndarray
+    """Whether nothing but time ended the episode."""
+
+    @property
+    def survival(self) -> float:
+        """Share of the episodes that nothing but time ended."""
+        return float(self.survived.mean())
+
+    def score(self) -> EpisodeScore:
+        """Return the means over the episodes."""
+        return EpisodeScore(float(self.returns.mean()), float(self.lengths.mean()), len(self.returns))
+
+    def to_dict(self) -> dict:
+        """Return plain values, for JSON."""
+        return {
+            "total": {**asdict(self.score()), "survival": self.survival},
+            "episodes": {name: values.tolist() for name, values in vars(self).items()},
+        }
+
+
 def evaluate_episodes(policy: Policy, env: VecEnv, obs: TensorDict) -> EpisodeScore:
-    """Score a policy on the first episode of each environment.
+    """Score a policy on the first episode of each environment: the mean over :func:`run_episodes`."""
+    return run_episodes(policy, env, obs).score()
+
+
+def run_episodes(policy: Policy, env: VecEnv, obs: TensorDict) -> EpisodeOutcomes:
+    """Run the first episode of each environment.
 
     Args:
         policy: Deterministic policy.
         env: Environments that were just reset.
         obs: Observations of that reset.
     """
-    running = torch.ones(env.num_envs, dtype=torch.bool)
+    running, survived = (torch.ones(env.num_envs, dtype=torch.bool) for _ in range(2))
     returns, lengths = torch.zeros(env.num_envs, dtype=torch.double), torch.zeros(env.num_envs)
     with torch.inference_mode():
         for _ in range(int(torch.as_tensor(env.max_episode_length).max())):
-            obs, rewards, dones, _ = env.step(policy(obs).to(env.device))
+            obs, rewards, dones, extras = env.step(policy(obs).to(env.device))
             returns += running * rewards.cpu()
             lengths += running
-            running &= ~(dones.cpu() > 0)
+            ended = dones.cpu() > 0
+            # An environment without time limits says nothing of them: every end is a failure there.
+            by_time = extras["time_outs"].cpu() > 0 if "time_outs" in extras else torch.zeros_like(ended)
+            survived &= ~(running & ended & ~by_time)
+            running &= ~ended
             if not bool(running.any()):
                 break
-    return EpisodeScore(float(returns.mean()), float(lengths.mean()), env.num_envs)
+    return EpisodeOutcomes(returns.numpy(), lengths.numpy(), survived.numpy())

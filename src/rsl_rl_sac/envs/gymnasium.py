@@ -14,7 +14,7 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
-from rsl_rl_sac.envs.evaluation import EVALUATION_SEED, EpisodeScore, Policy, evaluate_episodes
+from rsl_rl_sac.envs.evaluation import EVALUATION_SEED, EpisodeOutcomes, EpisodeScore, Policy, run_episodes
 from rsl_rl_sac.envs.worlds import World
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError, MissingDependencyError
 
@@ -180,9 +180,13 @@ class GymnasiumWorld(World):
 
     def evaluate(self, policy: Policy, env: VecEnv) -> EpisodeScore:
         """Score a policy on the first episodes after a reset with the evaluation's seed."""
+        return self.run_episodes(policy, env).score()
+
+    def run_episodes(self, policy: Policy, env: VecEnv) -> EpisodeOutcomes:
+        """Run the first episodes after a reset with the evaluation's seed."""
         assert isinstance(env, GymnasiumVecEnv)
         obs, _ = env.reset(EVALUATION_SEED)
-        return evaluate_episodes(policy, env, obs)
+        return run_episodes(policy, env, obs)
 
 
 def make_gymnasium_env(

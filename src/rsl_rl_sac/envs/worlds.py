@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from rsl_rl.env import VecEnv
 from rsl_rl.utils import resolve_callable
 
-from rsl_rl_sac.envs.evaluation import EpisodeScore, Policy
+from rsl_rl_sac.envs.evaluation import EpisodeOutcomes, EpisodeScore, Policy
 from rsl_rl_sac.utils.errors import ConfigError
 
 WORLDS: dict[str, str] = {
@@ -67,6 +67,10 @@ class World(ABC):
     def extends(self, name: str, other: str) -> bool:
         """Return whether a task has all observations of another one, first and in the same order, and its actions."""
         return name == other
+
+    def run_episodes(self, policy: Policy, env: VecEnv) -> EpisodeOutcomes:
+        """Run the episodes of :meth:`evaluate` and return each outcome, for ``rsl-rl-sac evaluate``."""
+        raise ConfigError(f"{type(self).__name__} scores policies in trainings only: it has no run_episodes().")
 
     def preset_key(self, name: str) -> str:
         """Return the words by which :func:`rsl_rl_sac.presets.preset` tells robots apart."""

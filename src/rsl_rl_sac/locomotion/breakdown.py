@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from rsl_rl_sac.envs.evaluation import Policy
+from rsl_rl_sac.envs.evaluation import EpisodeOutcomes, Policy
 from rsl_rl_sac.locomotion.commands import CommandCfg
 from rsl_rl_sac.locomotion.evaluation import Episodes, ScheduledCommand, Score, run_episodes
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
@@ -121,13 +121,15 @@ def directions(ranges: CommandCfg) -> dict[str, tuple[float, float, float]]:
     return {**moving, "stand": (0.0, 0.0, 0.0)}
 
 
-def paired_difference(first: Episodes, second: Episodes, quantity: str) -> tuple[float, float]:
+def paired_difference(
+    first: Episodes | EpisodeOutcomes, second: Episodes | EpisodeOutcomes, quantity: str
+) -> tuple[float, float]:
     """Return by how much the second policy is above the first on the same episodes: the mean and its standard error.
 
     Args:
         first: Episodes of one policy.
         second: The same episodes of the other.
-        quantity: Field of :class:`Episodes`; ``tracking`` is the mean of its two columns.
+        quantity: Field of theirs; ``tracking`` is the mean of its two columns.
     """
     before, after = (np.asarray(getattr(episodes, quantity), dtype=np.float64) for episodes in (first, second))
     difference = (after - before).reshape(len(before), -1).mean(axis=1)

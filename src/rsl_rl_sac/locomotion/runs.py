@@ -15,6 +15,7 @@ import numpy as np
 import onnx
 import torch
 from google.protobuf.message import DecodeError
+from rsl_rl.env import VecEnv
 from rsl_rl.models import MLPModel
 from rsl_rl.utils import resolve_callable
 from tensordict import TensorDict
@@ -94,8 +95,12 @@ def resolve_run(name: str | Path, logs: Path | str = "logs", task: str | None = 
     return found
 
 
-def load_policy(file: PolicyFile) -> Policy:
+def load_policy(file: PolicyFile, env: VecEnv | None = None) -> Policy:
     """Return a deterministic policy as a function of observations, normalization included.
+
+    Args:
+        file: Policy.
+        env: Environments of its task, which tell the sizes in other worlds; the suite knows its own.
 
     Raises:
         CheckpointError: If the file is damaged, or does not have the size of its task.
@@ -104,11 +109,15 @@ def load_policy(file: PolicyFile) -> Policy:
         return _load_onnx(file)
     if file.kind == "torchscript":
         return _load_torchscript(file)
-    return load_actor(file)
+    return load_actor(file, env)
 
 
-def load_actor(file: PolicyFile) -> MLPModel:
+def load_actor(file: PolicyFile, env: VecEnv | None = None) -> MLPModel:
     """Return the policy network of a checkpoint, without anything else of its algorithm.
+
+    Args:
+        file: Checkpoint.
+        env: As for :func:`load_policy`.
 
     Raises:
         CheckpointError: If the file is damaged, or does not have the size of its task.
@@ -116,7 +125,7 @@ def load_actor(file: PolicyFile) -> MLPModel:
     if file.cfg is None:
         raise ConfigError(f"'{file.path}' is an exported policy: name the run it is from.")
     state = load_checkpoint(file)["actor_state_dict"]
-    actor = _build_actor(file.task, file.cfg)
+    actor = _build_actor(file.task, file.cfg, env)
     expected = {name: tuple(tensor.shape) for name, tensor in actor.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in state.items()}
     for name in [*expected, *found]:
@@ -127,7 +136,7 @@ def load_actor(file: PolicyFile) -> MLPModel:
                 f" file, expected {here}. Is it of another run?"
             )
     actor.load_state_dict(state)
-    return actor.eval()
+    return actor.eval().to(env.device if env is not None else "cpu")
 
 
 def load_checkpoint(file: PolicyFile) -> dict:
@@ -206,9 +215,12 @@ def _task_of(path: Path, metadata: dict, task: str | None) -> str:
     return task
 
 
-def _build_actor(task: str, cfg: RunnerCfg | PPORunnerCfg) -> MLPModel:
-    num_observations, num_actions = policy_sizes(task)
-    obs = TensorDict({"policy": torch.zeros(1, num_observations)}, batch_size=[1])
+def _build_actor(task: str, cfg: RunnerCfg | PPORunnerCfg, env: VecEnv | None) -> MLPModel:
+    if env is None:
+        num_observations, num_actions = policy_sizes(task)
+        obs = TensorDict({"policy": torch.zeros(1, num_observations)}, batch_size=[1])
+    else:
+        obs, num_actions = env.get_observations()[:1].to("cpu"), env.num_actions
     section = cfg.to_dict()["actor"]
     if isinstance(cfg, RunnerCfg):  # the true bounds are in the checkpoint
         low, high = torch.full((num_actions,), -1.0), torch.full((num_actions,), 1.0)
