@@ -21,7 +21,14 @@ from rsl_rl_sac.runners.training import Training
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 
-@pytest.mark.parametrize("logger", ["tensorboard", {"class_name": "tensorboard"}, {"class_name": "my.module:Writer"}])
+@pytest.mark.parametrize(
+    "logger",
+    [
+        "tensorboard",
+        {"class_name": "tensorboard"},
+        {"class_name": "torch.utils.tensorboard:SummaryWriter", "comment": "x"},
+    ],
+)
 def test_known(logger: str | dict) -> None:
     """TensorBoard is always there; a class of the user's is the user's business."""
     check_log_writer(logger)
@@ -32,6 +39,21 @@ def test_unknown(logger: str | dict) -> None:
     """Names that rsl_rl does not know, and dictionaries without a class, are refused."""
     with pytest.raises(ConfigError, match="logger must be tensorboard, wandb or neptune"):
         check_log_writer(logger)
+
+
+@pytest.mark.parametrize(
+    ("logger", "message"),
+    [
+        ({"class_name": "my.module:Writer"}, r"logger.class_name = 'my.module:Writer' cannot be found"),
+        ({"class_name": "wandbb"}, r"logger.class_name = 'wandbb' cannot be found"),
+        ({"class_name": "wandb", "entity": "me"}, "takes a project_name and nothing else, got entity"),
+    ],
+)
+def test_writers_that_cannot_be(logger: dict, message: str) -> None:
+    """A class that does not exist, and arguments that a writer does not take, are refused in one line."""
+    with pytest.raises(ConfigError, match=message) as info:
+        check_log_writer(logger)
+    assert len(str(info.value).splitlines()) == 1
 
 
 @pytest.mark.parametrize("logger", ["wandb", {"class_name": "WandbLogWriter", "project_name": "x"}])
@@ -48,6 +70,29 @@ def test_project() -> None:
     """Services get the name of the experiment as their project, unless one is named."""
     assert with_project({"experiment_name": "a"})["wandb_project"] == "a"
     assert with_project({"experiment_name": "a", "wandb_project": "b"})["wandb_project"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("logger", "expected", "project"),
+    [
+        ({"class_name": "wandb"}, "wandb", "a"),
+        ({"class_name": "wandb", "project_name": "c"}, "wandb", "c"),
+        ({"class_name": "tensorboard"}, "tensorboard", "a"),
+        ({"class_name": "WandbLogWriter"}, {"class_name": "WandbLogWriter", "project_name": "a"}, "a"),
+        (
+            {"class_name": "WandbLogWriter", "project_name": "c"},
+            {"class_name": "WandbLogWriter", "project_name": "c"},
+            "a",
+        ),
+        ({"class_name": "my:Writer", "x": 1}, {"class_name": "my:Writer", "x": 1}, "a"),
+        ("wandb", "wandb", "a"),
+    ],
+)
+def test_dictionaries(logger: str | dict, expected: str | dict, project: str) -> None:
+    """rsl_rl gets words as words and classes with their project; twice is as good as once."""
+    cfg = with_project({"experiment_name": "a", "logger": logger})
+    assert cfg["logger"] == expected and cfg["wandb_project"] == project
+    assert with_project(cfg) == cfg
 
 
 class FakeWandb(types.ModuleType):
@@ -79,15 +124,21 @@ class FakeWandb(types.ModuleType):
         """End the run."""
 
 
-@pytest.mark.parametrize("cfg", [RunnerCfg(), PPORunnerCfg()], ids=["sac", "ppo"])
-def test_wandb(cfg: RunnerCfg | PPORunnerCfg, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("cfg", "logger"),
+    [(RunnerCfg(), "wandb"), (PPORunnerCfg(), "wandb"), (RunnerCfg(), {"class_name": "wandb"})],
+    ids=["sac", "ppo", "dictionary"],
+)
+def test_wandb(
+    cfg: RunnerCfg | PPORunnerCfg, logger: str | dict, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """W&B gets the configuration of the environment, which is a dictionary, and the losses of every iteration."""
     wandb = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.delitem(sys.modules, "rsl_rl.utils.wandb_utils", raising=False)
     with contextlib.suppress(ImportError):  # before 5.4 the writer is imported, and imports W&B, when it is needed
         monkeypatch.setattr(importlib.import_module("rsl_rl.utils.wandb_log_writer"), "wandb", wandb)
-    cfg.logger, cfg.num_envs, cfg.num_steps_per_env, cfg.max_iterations = "wandb", 8, 4, 3
+    cfg.logger, cfg.num_envs, cfg.num_steps_per_env, cfg.max_iterations = logger, 8, 4, 3
     cfg.actor.hidden_dims = cfg.critic.hidden_dims = [16]
     if isinstance(cfg, RunnerCfg):
         cfg.algorithm.num_mini_batches, cfg.algorithm.batch_size, cfg.algorithm.replay_size = 2, 16, 1000

@@ -8,6 +8,7 @@ import importlib.util
 
 from rsl_rl.utils.logger import Logger
 
+from rsl_rl_sac.utils.config_base import resolve
 from rsl_rl_sac.utils.errors import ConfigError, MissingDependencyError
 
 _PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "neptune": "neptune"}
@@ -34,13 +35,35 @@ def check_log_writer(logger: str | dict) -> None:
             f" {logger!r}."
         )
     package = {**_PACKAGES, **_CLASS_PACKAGES}.get(name)
-    if package is not None and importlib.util.find_spec(package) is None:
+    if package is None:
+        resolve(name, "logger.class_name")  # a class of the user's, whose arguments are the user's business
+        return
+    unknown = sorted(map(str, set(logger) - {"class_name", "project_name"})) if isinstance(logger, dict) else []
+    if unknown:
+        raise ConfigError(f"The logger '{name}' takes a project_name and nothing else, got {', '.join(unknown)}.")
+    if importlib.util.find_spec(package) is None:
         raise MissingDependencyError(f"The logger '{name}' needs the package {package}: pip install {package}.")
 
 
 def with_project(cfg: dict) -> dict:
-    """Return the configuration of a runner in which services that ask for a project find one: the experiment."""
-    return {"wandb_project": cfg["experiment_name"], "neptune_project": cfg["experiment_name"], **cfg}
+    """Return the configuration of a runner in which rsl_rl finds the log writer, and services find a project.
+
+    The project is the experiment, unless one is named. rsl_rl knows ``tensorboard``, ``wandb`` and ``neptune`` as plain
+    words only: in a dictionary it takes them for the name of a class, which it does not have.
+    """
+    project = cfg.get("experiment_name")
+    cfg = {**({} if project is None else {"wandb_project": project, "neptune_project": project}), **cfg}
+    logger = cfg.get("logger")
+    name = logger.get("class_name") if isinstance(logger, dict) else None
+    if not isinstance(logger, dict) or not isinstance(name, str):
+        return cfg
+    if name in _PACKAGES:
+        cfg["logger"] = name
+        if "project_name" in logger:
+            cfg[f"{name}_project"] = logger["project_name"]
+    elif name in _CLASS_PACKAGES:
+        cfg["logger"] = {"project_name": project, **logger}
+    return cfg
 
 
 class _ReadableCfg(dict):

@@ -24,7 +24,7 @@ from tensordict import TensorDict
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.runners.collector import Collector
-from rsl_rl_sac.runners.log_writers import make_cfg_readable
+from rsl_rl_sac.runners.log_writers import make_cfg_readable, with_project
 from rsl_rl_sac.runners.numbers import Numbers, VectorStep
 from rsl_rl_sac.utils.checkpoint import (
     check_parts,
@@ -84,7 +84,7 @@ class OffPolicyRunner(OnPolicyRunner):
         """
         check_runner_cfg(train_cfg)
         check_device(device)
-        train_cfg = copy.deepcopy(train_cfg)
+        train_cfg = with_project(copy.deepcopy(train_cfg))
         if train_cfg.get("seed") is not None:
             seed_everything(rank_seed(train_cfg["seed"], launched_rank()))  # every process explores on its own
         super().__init__(env, train_cfg, log_dir, device)
