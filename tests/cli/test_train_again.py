@@ -166,11 +166,19 @@ def test_interrupted_film(
     assert end.value.code == 130 and "The training itself is complete" in capsys.readouterr().err
 
 
-def test_resume_without_a_replay(tmp_path: pathlib.Path) -> None:
-    """Where the replay is not saved, a run that goes on says so."""
+def test_resume_without_a_replay(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where the replay is not saved, a run that stops and one that goes on say so, and which flag saves it."""
     run = ["train", TASK, *SMALL, "--algorithm.no-save-replay", "--folder", str(tmp_path)]
-    main([*run, "--max-iterations", "1"])
-    with pytest.warns(UserWarning, match=r"goes on with an empty replay: its algorithm\.save_replay is off"):
+    with monkeypatch.context() as patch, pytest.raises(SystemExit):
+        interrupt_at(patch, 1)
+        main([*run, "--max-iterations", "2"])
+    advice = "Runs that are started with --algorithm.save-replay go on exactly."
+    assert f"It will go on with an empty replay. {advice}\n" in capsys.readouterr().out
+    with pytest.warns(
+        UserWarning, match=rf"goes on with an empty replay: its algorithm\.save_replay is off\. {advice}"
+    ):
         main([*run, "--max-iterations", "2"])
 
 

@@ -252,7 +252,9 @@ def report(training: Training, score: EpisodeScore) -> None:
     if training.stop_requested:
         console.print(_how_to_go_on(training.task, training.folder), soft_wrap=True)
         if isinstance(training.cfg, RunnerCfg) and not training.cfg.algorithm.save_replay:
-            console.print("It will go on with an empty replay: algorithm.save_replay is off.")
+            console.print(
+                "It will go on with an empty replay. Runs that are started with --algorithm.save-replay go on exactly."
+            )
 
 
 def _how_to_go_on(task: str, folder: Path) -> str:

@@ -379,7 +379,10 @@ class Training:
             advice = f"Move {checkpoints[-1].stem}.* away to go on from there; only the newest has its replay."
             raise CheckpointError(f"{error} {advice}") from error
         if isinstance(self.cfg, RunnerCfg) and not self.cfg.algorithm.save_replay and not fresh_replay:
-            warnings.warn("The run goes on with an empty replay: its algorithm.save_replay is off.", stacklevel=2)
+            advice = "Runs that are started with --algorithm.save-replay go on exactly."
+            warnings.warn(
+                f"The run goes on with an empty replay: its algorithm.save_replay is off. {advice}", stacklevel=2
+            )
         done = self.runner.current_learning_iteration + 1
         if not isinstance(self.runner, OffPolicyRunner):
             self.runner.current_learning_iteration = done
