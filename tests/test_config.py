@@ -122,6 +122,7 @@ def test_values_of_ppo_out_of_range(key: str, value: object) -> None:
     ("values", "message"),
     [
         ({"wieght": 1.0}, r"^Unknown configuration key: 'algorithm\.rnd_cfg\.wieght', did you mean 'weight'"),
+        ({"zzz": 1.0}, r"^Unknown configuration key: 'algorithm\.rnd_cfg\.zzz'\. Known keys here: "),
         ({"weight": -1.0}, r"rnd_cfg\.weight must be a number in \[0, 1e\+09\], got -1\.0"),
         (
             {"target_hidden_dims": [0]},

@@ -92,6 +92,10 @@ def test_flags_of_absent_sections() -> None:
         (["play", "go2"], "Did you mean Velocity-Flat-Unitree-Go2, Velocity-Rough-Unitree-Go2?"),
         (["evaluate", "velocity-flat-go2"], "Did you mean Velocity-Flat-Unitree-Go2"),
         (["evaluate"], "Name a run"),
+        (["evaluate", "gym:Pendulum-v99"], "Gymnasium cannot make the task 'Pendulum-v99'"),
+        (["info", "moon:Pendulum-v1"], "There is no world 'moon:'"),
+        (["evaluate", "gym:Pendulum-v1"], "There is no run in 'logs/gym-Pendulum-v1'"),
+        (["compare", "gym:Pendulum-v1"], "compare is for tasks of the suite: train gym:Pendulum-v1 with --agent sac"),
         (["list", "robots"], "Unrecognized options: robots"),
     ],
 )

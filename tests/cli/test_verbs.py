@@ -138,6 +138,9 @@ def test_info(tiny_runs: Runs, exported_policy: pathlib.Path, capsys: pytest.Cap
     # The hip of Go1 has the range -0.863 to 0.863, of which 0.9 are soft limits, and 0.25 rad are one unit of action.
     assert "FL_hip_joint default 0.1, limits -0.777 to 0.777 rad, action -3.51 to 2.71, stiffness 25," in printed
     assert "damping 0.5, torque 23.7 N m" in printed and "lin_vel_x -1 to 1" in printed
+    with pytest.raises(SystemExit) as exit_info:
+        main(["info", str(tiny_runs["sac"]), "--env", "3"])
+    assert exit_info.value.code == 2 and "--env would be ignored: it is for dumps" in capsys.readouterr().err
 
 
 def test_export(

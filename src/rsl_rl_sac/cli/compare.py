@@ -72,6 +72,10 @@ class CompareOptions:
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse_options(CompareOptions, "rsl-rl-sac compare", arguments)
+    if ":" in options.task:
+        raise ConfigError(
+            f"compare is for tasks of the suite: train {options.task} with --agent sac, and with --agent ppo."
+        )
     task_cfg(options.task)  # a typo is found before anything is written
     for agent_preset in (options.preset, f"ppo_{options.preset}"):
         preset(agent_preset, options.task)

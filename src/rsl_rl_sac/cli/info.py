@@ -17,6 +17,7 @@ from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.run_info import describe
 from rsl_rl_sac.locomotion.runs import resolve_run
 from rsl_rl_sac.runners.dump import Dump, is_dump, load_dump, replay_dump
+from rsl_rl_sac.utils.errors import ConfigError
 
 
 @dataclass
@@ -39,7 +40,7 @@ class InfoOptions:
     """Folder of all runs."""
 
     env: int | None = None
-    """Environment of a dump to show; None is the first that went wrong."""
+    """Environment of a dump to show; by default the first that went wrong."""
 
 
 def run(arguments: Sequence[str]) -> None:
@@ -49,7 +50,10 @@ def run(arguments: Sequence[str]) -> None:
     if is_dump(Path(options.run)):
         _print_dump(load_dump(Path(options.run)), options.env, console)
         return
-    info = describe(resolve_run(options.run, options.logs, options.task))
+    file = resolve_run(options.run, options.logs, options.task)
+    if options.env is not None:
+        raise ConfigError(f"--env would be ignored: it is for dumps (dump_<iteration>.pt), '{file.path}' is none.")
+    info = describe(file)
     console.print(_table(info.facts))
     if info.versions:
         console.print("\n[bold]Made with[/bold]", _table(info.versions))

@@ -85,7 +85,10 @@ def resolve_run(name: str | Path, logs: Path | str = "logs", task: str | None = 
     if not path.exists():
         if str(name) not in task_names() and ":" not in str(name):  # other worlds have a prefix
             raise ConfigError(_not_found(str(name), Path(logs)))
-        path = find_checkpoints(_newest_run(Path(logs) / str(name).replace(":", "-"), str(name)))[-1]
+        folder = Path(logs) / str(name).replace(":", "-")
+        if newest_run(folder) is None:
+            find_world(str(name))  # there may be no such task at all
+        path = find_checkpoints(_newest_run(folder, str(name)))[-1]
     elif path.is_dir():
         path = find_checkpoints(_newest_run(path, str(name)))[-1]
     found = _describe(path, task)

@@ -128,7 +128,9 @@ def check_known_keys(values: Iterable[object], known: Iterable[str], where: str 
         hints.append(
             f"'{where}{one_line(key)}'{owner}" + (f", did you mean {' or '.join(map(repr, near))}?" if near else "")
         )
-    raise ConfigError(f"Unknown configuration key: {'; '.join(hints)} Known keys here: {', '.join(sorted(known))}.")
+    text = "; ".join(hints)
+    end = "" if text.endswith("?") else "."
+    raise ConfigError(f"Unknown configuration key: {text}{end} Known keys here: {', '.join(sorted(known))}.")
 
 
 def check(ok: bool, name: str, value: object, allowed: str) -> None:
