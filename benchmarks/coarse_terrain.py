@@ -36,10 +36,12 @@ class Options:
 
 def settings(fine: PhysicsCfg) -> dict[str, tuple[bool, PhysicsCfg]]:
     """Return whether the ground is a height field, and the physics, by name."""
+    own, fine = fine, replace(fine, terrain_depth=0.0)
     coarse, on_field = fine.coarse(), fine.coarse(on_height_field=True)
     return {
         "fine, plane": (False, fine),
         "fine, height field": (True, fine),
+        "fine, height field, as deep as the suite's": (True, own),
         "coarse, plane": (False, coarse),
         "coarse, height field": (True, coarse),
         "coarse, height field, converged": (True, replace(coarse, solver_iterations=100, line_search_iterations=50)),

@@ -6,7 +6,9 @@
 
 RUN is a training on flat ground. Its policy does not see the ground, and walks by the rule of evaluations on a plane,
 on a height field of no height, and on Isaac Lab's random rough terrain, in the suite's physics with height fields that
-lie at several depths. As many robots then tremble on the even field.
+lie at several depths. As many robots then tremble on the even field, and balls of the size of a foot land on it without
+friction: what they keep of their horizontal speed, all of it on a plane, is taken by contacts with the edges of
+neighbouring prisms, which are tilted.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+import mujoco
 import numpy as np
 import torch
 import tyro
@@ -23,10 +26,14 @@ from tensordict import TensorDict
 from rsl_rl_sac.locomotion import VelocityEnv, make_env, task_cfg
 from rsl_rl_sac.locomotion.evaluation import EVALUATION_SEED, ScheduledCommand, evaluate
 from rsl_rl_sac.locomotion.runs import load_policy, policy_sizes, resolve_run
-from rsl_rl_sac.locomotion.terrain import TerrainCfg
+from rsl_rl_sac.locomotion.scene import PhysicsCfg
+from rsl_rl_sac.locomotion.terrain import Terrain, TerrainCfg
 
 TREMBLING_STEPS = 150
 """Three seconds."""
+
+BALL_RADIUS = 0.03
+"""Metres, as ANYmal's feet have."""
 
 
 @dataclass
@@ -60,6 +67,37 @@ def count_falls(task: str, num_envs: int, noise: float, **changes: object) -> in
         dones = env.step(noise * torch.randn(num_envs, env.num_actions, generator=generator))[2]
         fell |= dones.numpy().astype(bool)
     return int(fell.sum())
+
+
+def speed_kept(terrain: TerrainCfg | None, depth: float, num_balls: int = 200) -> float:
+    """Return the median share of its horizontal speed, 1 m/s, that a ball has left 0.1 s after it lands at 0.5 m/s."""
+    spec = build_ground(terrain, depth)
+    ball = spec.worldbody.add_body()
+    ball.add_freejoint()
+    ball.add_geom(type=mujoco.mjtGeom.mjGEOM_SPHERE, size=[BALL_RADIUS, 0.0, 0.0], mass=3.0, friction=[1e-6, 0.0, 0.0])
+    model = spec.compile()
+    data, rng, kept = mujoco.MjData(model), np.random.default_rng(0), []
+    for _ in range(num_balls):
+        mujoco.mj_resetData(model, data)
+        angle = rng.uniform(0.0, 2.0 * np.pi)
+        direction = np.array([np.cos(angle), np.sin(angle)])
+        data.qpos[:3] = [*rng.uniform(-1.0, 1.0, 2), BALL_RADIUS + rng.uniform(0.005, 0.015)]
+        data.qvel[:3] = [*direction, -0.5]
+        data.xfrc_applied[1, 2] = -100.0  # newtons: a robot stands on it
+        mujoco.mj_step(model, data, nstep=20)
+        kept.append(float(data.qvel[:2] @ direction))
+    return float(np.median(kept))
+
+
+def build_ground(terrain: TerrainCfg | None, depth: float) -> mujoco.MjSpec:
+    """Return a world with nothing but ground, of no friction."""
+    spec = mujoco.MjSpec()
+    spec.option.timestep = PhysicsCfg().time_step
+    if terrain is None:
+        spec.worldbody.add_geom(type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0.0, 0.0, 1.0], friction=[1e-6, 0.0, 0.0])
+    else:
+        Terrain(replace(terrain, num_levels=1, num_columns=2), seed=0).add_to(spec, 1e-6, depth)
+    return spec
 
 
 def main(options: Options) -> None:
@@ -99,7 +137,7 @@ def main(options: Options) -> None:
             falls = {
                 f"falls_{noise:g}": count_falls(task, options.num_envs, noise, **changes) for noise in options.noise
             }
-            row |= falls
+            row |= {**falls, "ball": speed_kept(terrain, depth)}
         rows.append(row)
         print(row, flush=True)
     write_rows("even_terrain", rows)

@@ -28,9 +28,9 @@ INTEGRATORS = {
 TERRAIN_DEPTH = 0.01
 """Metres by which the height field of rough terrain lies below the ground that it stands for, and is felt above it.
 
-Feet stumble over the edges between the prisms of a height field, also where it is even: a walking ANYmal D that never
-falls on a plane fell in 23 % of the episodes, and in 2 % with this (``benchmarks/even_terrain.py``). With 2 cm it is as
-many, but trembling robots fall more often.
+Beside the prism that it stands on, a foot touches the edges of its neighbours, which push it aside, also where a height
+field is even. A walking ANYmal D that never falls on a plane fell there in 23 % of the episodes, and in 2 % with this
+(``benchmarks/even_terrain.py``). With 2 cm it is as many, but trembling robots fall more often.
 """
 
 COARSE_TERRAIN_DEPTH = 0.02
