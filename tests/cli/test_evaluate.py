@@ -95,3 +95,11 @@ def test_other_sizes(runs: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.
         main(["evaluate", str(tmp_path)])
     errors = capsys.readouterr().err.strip().splitlines()
     assert exit_info.value.code == 2 and len(errors) == 1 and "is of the task gym:Pendulum-v1" in errors[0]
+
+
+def test_info(runs: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Scores of other worlds are called what they are, once."""
+    main(["info", str(runs / "gym-Pendulum-v1" / "sac")])
+    (last,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("last score")]
+    score = read_curve(runs / "gym-Pendulum-v1" / "sac" / "curve.csv")[-1]["episode_return"]
+    assert last == ["last", "score", "return", f"{score:.3f}"]

@@ -74,12 +74,13 @@ def _describe_run(file: PolicyFile, cfg: RunnerCfg | PPORunnerCfg) -> RunInfo:
     until_then = [row for row in curve if row["iteration"] <= iterations]
     if until_then:
         last = until_then[-1]
-        column = "tracking" if "tracking" in last else "episode_return"
+        column, name = ("tracking", "tracking") if "tracking" in last else ("episode_return", "return")
+        more = f", return {last['episode_return']:.2f}" if name == "tracking" else ""
         age = "" if last["iteration"] == iterations else f" after {int(last['env_steps']):,} steps"
-        facts["last score"] = f"{column} {last[column]:.3f}, return {last['episode_return']:.2f}{age}"
+        facts["last score"] = f"{name} {last[column]:.3f}{more}{age}"
         # As of model_best.pt, for which the untrained policy does not count.
         best = max([row for row in curve if row["iteration"] > 0] or curve, key=lambda row: row[column])
-        facts["best of the run"] = f"{column} {best[column]:.3f} after {int(best['env_steps']):,} steps"
+        facts["best of the run"] = f"{name} {best[column]:.3f} after {int(best['env_steps']):,} steps"
     starts = read_provenance(file.folder)
     versions = dict(starts[-1]["versions"]) if starts else {}
     if starts and starts[-1]["git"]:
