@@ -69,18 +69,27 @@ def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
 
 
 def print_numbers(curves: Sequence[Curve]) -> None:
-    """Print how each agent ended, and what it took to a tracking score of 0.8: of every seed, then the mean."""
+    """Print how each agent ended, and what it took to a tracking score of 0.8: of every seed, and the mean of all."""
     for agent in dict.fromkeys(curve.agent for curve in curves):
         runs = [curve for curve in curves if curve.agent == agent]
         for name in ("tracking", "episode_return", "survival"):
             ends = [float(run.columns[name][-1]) for run in runs]
-            print(f"  {agent:22} {name:15} {_listed(ends, 3)}  mean {np.mean(ends):.3f}")
+            print(f"  {agent:22} {name:15} {_listed(ends, 3)}  mean {_mean(ends)}")
         print(
             f"  {agent:22} minutes to 0.8  {_listed([run.first('tracking', 0.8, 'seconds') / 60 for run in runs], 1)}"
         )
         steps = [run.first("tracking", 0.8, "env_steps") / 1e6 for run in runs]
         total = [float(run.columns["env_steps"][-1]) / 1e6 for run in runs]
         print(f"  {agent:22} M steps to 0.8  {_listed(steps, 2)}  of {_listed(total, 2)}")
+
+
+def _mean(values: Sequence[float]) -> str:
+    """Return the mean; of three seeds or more with its 95 % bootstrap interval."""
+    if len(values) < 3:
+        return f"{np.mean(values):.3f}"
+    samples = np.random.default_rng(0).choice(np.asarray(values), (10_000, len(values)))
+    low, high = np.quantile(samples.mean(axis=1), (0.025, 0.975))
+    return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _listed(values: Sequence[float], digits: int) -> str:
