@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import mujoco
 import numpy as np
@@ -50,7 +51,7 @@ class Options:
     """Standard deviations of the trembling, in units of the action."""
 
 
-def make_walk(task: str, num_envs: int, **changes: object) -> VelocityEnv:
+def make_walk(task: str, num_envs: int, **changes: Any) -> VelocityEnv:  # noqa: ANN401
     """Make environments as an evaluation has them, with changes of the task."""
     events = replace(task_cfg(task).events, push_velocity=0.0)
     env = make_env(task, num_envs, EVALUATION_SEED, observation_noise=False, curriculum=False, events=events, **changes)
@@ -59,7 +60,7 @@ def make_walk(task: str, num_envs: int, **changes: object) -> VelocityEnv:
     return env
 
 
-def count_falls(task: str, num_envs: int, noise: float, **changes: object) -> int:
+def count_falls(task: str, num_envs: int, noise: float, **changes: Any) -> int:  # noqa: ANN401
     """Return how many robots that tremble fall within three seconds."""
     env = make_env(task, num_envs, seed=0, observation_noise=False, **changes)
     generator, fell = torch.Generator().manual_seed(0), np.zeros(num_envs, dtype=bool)

@@ -129,8 +129,13 @@ def observation_by_mujoco(
 
 
 def cast_scan(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> np.ndarray:
-    """Return the height scan by rays that start 20 m above its points and see nothing but the ground."""
+    """Return the height scan by rays that start 20 m above its points and see nothing but the ground, where it is felt.
+
+    The height field itself lies deeper: contacts with it begin at its margin.
+    """
     model.geom_group[:] = model.geom_bodyid > 0
+    field = model.geom("terrain")
+    data.geom_xpos[field.id, 2] += field.margin[0]
     ground = np.array([1, 0, 0, 0, 0, 0], dtype=np.uint8)
     x, y, z = data.body(body).xpos
     forward_x, _, _, forward_y = data.body(body).xmat[:4]
@@ -142,4 +147,5 @@ def cast_scan(model: mujoco.MjModel, data: mujoco.MjData, body: str) -> np.ndarr
         distance = mujoco.mj_ray(model, data, start, np.array([0.0, 0.0, -1.0]), ground, 1, -1, np.zeros(1, np.int32))
         assert distance > 0.0
         heights[point] = distance - 20.0 - 0.5
+    data.geom_xpos[field.id, 2] -= field.margin[0]
     return np.clip(heights, -1.0, 1.0)

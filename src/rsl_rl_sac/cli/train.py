@@ -397,7 +397,9 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     _refuse(arguments, networks, f"the networks are those of '{found.path}'")
     options.start_from = str(found.path)
     options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
-    if isinstance(options.cfg, RunnerCfg) and "--algorithm.target-entropy-scale" not in _flags(arguments):
+    if not (isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg)):
+        return
+    if "--algorithm.target-entropy-scale" not in _flags(arguments):
         entropy_scale = reached_entropy_scale(found.cfg.algorithm, load_checkpoint(found))
         options.cfg.algorithm.target_entropy_scale = entropy_scale
 

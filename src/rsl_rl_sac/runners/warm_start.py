@@ -61,11 +61,11 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         state["target_critic_state_dict"] = _widened_model(targets, own_targets, None, num_actions)
     try:
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
+    except CheckpointError as error:
+        raise CheckpointError(f"{what} cannot be used. {error}") from error
     except RuntimeError as error:  # torch's message has a line for every tensor: the first that differs is enough
         reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
         raise CheckpointError(f"{what} does not fit the networks of this run: {reason}") from error
-    except CheckpointError as error:
-        raise CheckpointError(f"{what} cannot be used. {error}") from error
 
 
 def reached_entropy_scale(cfg: SACCfg, state: dict) -> float:
