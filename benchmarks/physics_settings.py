@@ -126,7 +126,8 @@ def variants(robot: Robot, rough: bool) -> list[Variant]:
     ]
     if not rough:
         return result
-    return [*result, Variant("cell 0.05 m", cell=0.05), Variant("walls as boxes", boxes=True)]
+    depths = [Variant(f"field {1000 * depth:g} mm deep", replace(suite, terrain_depth=depth)) for depth in (0.0, 0.02)]
+    return [*result, *depths, Variant("cell 0.05 m", cell=0.05), Variant("walls as boxes", boxes=True)]
 
 
 class Run:
