@@ -71,6 +71,17 @@ class TestRuns:
         assert [(curve.agent, curve.seed) for curve in curves] == [("sac", 0), ("ppo", 0), ("sac", 1), ("ppo", 1)]
         assert curves[2].columns["tracking"].tolist() == [0.2, 0.5, 0.7]
 
+    def test_seeds_are_added(self, tmp_path: pathlib.Path) -> None:
+        """A second comparison in the same folder keeps what is finished of other seeds, and leaves out what is not."""
+        for seed in (0, 2, 10):
+            write_run(tmp_path / f"sac_seed{seed}", [0.2, 0.5], minutes=2.0)
+            write_run(tmp_path / f"ppo_seed{seed}", [0.2, 0.4], minutes=2.0)
+        (tmp_path / "ppo_seed0" / "finished.txt").unlink()
+        comparison = Comparison(TASK, tmp_path, 2.0, [2])
+        comparison.run()
+        runs = [(curve.agent, curve.seed) for curve in read_curves(comparison.table_path)]
+        assert runs == [("sac", 0), ("sac", 2), ("ppo", 2), ("sac", 10), ("ppo", 10)]
+
     @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
     def test_trains_both(self, tmp_path: pathlib.Path) -> None:
         """Both algorithms train in processes of their own, on the same evaluation; the table has both."""

@@ -96,14 +96,25 @@ class Comparison:
         self.write_table()
 
     def write_table(self) -> None:
-        """Write the learning curves of all runs."""
+        """Write the learning curves of all runs, with those of other seeds that are there already."""
         text = io.StringIO()
         writer = csv.DictWriter(text, ("task", "agent", "seed", *CURVE_COLUMNS), lineterminator="\n")
         writer.writeheader()
-        for run in self.runs:
+        for run in self._runs_in_folder():
             for row in read_curve(run.folder / "curve.csv"):
                 writer.writerow({"task": self.task, "agent": run.agent, "seed": run.seed, **row})
         write_text_atomically(text.getvalue(), self.table_path)
+
+    def _runs_in_folder(self) -> list[Run]:
+        """Return the runs of this comparison and finished ones of other seeds, by seed."""
+        seeds = {path.name.rpartition("_seed")[2] for path in self.folder.glob("*_seed*")}
+        candidates = [
+            Run(agent, seed, run_folder(self.folder, agent, seed))
+            for seed in sorted(int(seed) for seed in seeds if seed.isdecimal())
+            for agent in AGENTS
+        ]
+        own = [run.folder for run in self.runs]
+        return [run for run in candidates if run.folder in own or run.finished_path.exists()]
 
     def _run_pair(self, runs: list[Run]) -> None:
         if not runs:
