@@ -192,6 +192,13 @@ def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, a
     task, cfg, training = load_run_config(pathlib.Path("rough/config.yaml"))
     assert task == ROUGH and training is not None and training.start_from == str(checkpoint)
     assert cfg.actor.hidden_dims == [8] and cfg.critic.hidden_dims == [6]
+    if isinstance(cfg, RunnerCfg):  # a run that is repeated has the noise that it was asked for
+        main(
+            ["train", ROUGH, *SMALL, "--start-from", FLAT, "--folder", "own", "--algorithm.target-entropy-scale", "0.3"]
+        )
+        main(["train", "--config", "own/config.yaml", "--folder", "again"])
+        again = load_run_config(pathlib.Path("again/config.yaml"))[1]
+        assert isinstance(again, RunnerCfg) and again.algorithm.target_entropy_scale == 0.3
 
 
 @pytest.mark.parametrize(

@@ -399,7 +399,7 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
     if not (isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg)):
         return
-    if "--algorithm.target-entropy-scale" not in _flags(arguments):
+    if not {"--config", "--algorithm.target-entropy-scale"} & set(_flags(arguments)):  # a repeated run has its own
         entropy_scale = reached_entropy_scale(found.cfg.algorithm, load_checkpoint(found))
         options.cfg.algorithm.target_entropy_scale = entropy_scale
 
