@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from rsl_rl_sac.locomotion.comparison import Comparison, share_cores
-from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, mean_curve, read_curves
+from rsl_rl_sac.locomotion.curves import Curve, end_differences, mean_curve, read_curves
+from rsl_rl_sac.locomotion.figures import draw_comparison
 from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
 from rsl_rl_sac.runners.curve import write_curve
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -136,6 +137,21 @@ class TestFigures:
         grid, mean = mean_curve(curves, "seconds", "tracking", num_points=11)
         assert grid[-1] == 10.0
         np.testing.assert_allclose(mean, np.linspace(0.0, 2.0, 11))
+
+    def test_end_differences(self) -> None:
+        """Seeds that both have are compared where they end, in the order of the first agent's; others are left out."""
+        curves = [
+            Curve(TASK, agent, seed, {"tracking": np.array([0.0, end])})
+            for agent, seed, end in (
+                ("sac", 2, 0.75),
+                ("sac", 0, 0.5),
+                ("ppo", 0, 1.0),
+                ("ppo", 2, 0.5),
+                ("sac", 1, 1.0),
+            )
+        ]
+        assert end_differences(curves, "tracking") == [0.25, -0.5]
+        assert end_differences(curves, "tracking", "ppo", "sac") == [0.5, -0.25]
 
     def test_draws(self, tmp_path: pathlib.Path) -> None:
         """A figure is a picture of some size."""

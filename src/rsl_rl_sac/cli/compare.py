@@ -20,8 +20,10 @@ from rsl_rl_sac.cli.display import clock, sparkline
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.comparison import AGENTS, Comparison, Run, run_folder
-from rsl_rl_sac.locomotion.figures import Curve, draw_comparison, read_curves
+from rsl_rl_sac.locomotion.curves import Curve, end_differences, read_curves
+from rsl_rl_sac.locomotion.figures import draw_comparison
 from rsl_rl_sac.locomotion.registry import task_cfg
+from rsl_rl_sac.locomotion.statistics import FEWEST_VALUES, mean_with_interval
 from rsl_rl_sac.locomotion.world import LocomotionWorld
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.checkpoint import find_checkpoints
@@ -106,7 +108,10 @@ def run(arguments: Sequence[str]) -> None:
             raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     curves = read_curves(comparison.table_path)
     draw_comparison(curves, folder / "curves.png", options.task)
-    Console(width=None if sys.stdout.isatty() else 120).print(result_table(curves))
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(result_table(curves))
+    for line in difference_lines(curves):
+        console.print(line, markup=False, soft_wrap=True)
     print(f"Curves: {comparison.table_path}, figure: {folder / 'curves.png'}")
 
 
@@ -152,6 +157,20 @@ def result_table(curves: Sequence[Curve]) -> Table:
             f"{steps:.2f}" if steps < float("inf") else "-",
         )
     return table
+
+
+def difference_lines(curves: Sequence[Curve]) -> list[str]:
+    """Return by how much SAC ends above PPO, if both have several seeds; of three or more with an interval."""
+    columns = {"tracking": ("tracking", 3), "return": ("episode_return", 2), "survival": ("survival", 2)}
+    differences = {name: end_differences(curves, column) for name, (column, _) in columns.items()}
+    num_seeds = len(differences["tracking"])
+    if num_seeds < 2:
+        return []
+    interval = " with 95 % bootstrap interval" if num_seeds >= FEWEST_VALUES else ""
+    return [f"SAC - PPO at the end, mean of {num_seeds} seeds{interval}:"] + [
+        f"  {name} {mean_with_interval([differences[name]], digits, sign=True)}"
+        for name, (_, digits) in columns.items()
+    ]
 
 
 class _Display:

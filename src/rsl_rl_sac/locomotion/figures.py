@@ -5,49 +5,18 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rsl_rl_sac.locomotion.curves import Curve, mean_curve
+
 COLOURS = {"sac": "#0072b2", "ppo": "#d55e00"}
 """Colour-blind safe."""
 
 TITLES = {"sac": "SAC", "ppo": "PPO"}
-
-
-@dataclass
-class Curve:
-    """The learning curve of one run, in columns."""
-
-    task: str
-    """Task."""
-    agent: str
-    """Algorithm."""
-    seed: int
-    """Seed."""
-    columns: dict[str, np.ndarray]
-    """Values by name, one for each evaluation."""
-
-    def first(self, column: str, at_least: float, of: str) -> float:
-        """Return where one column first reaches a value, in terms of another one; infinity if it never does."""
-        reached = np.nonzero(self.columns[column] >= at_least)[0]
-        return float(self.columns[of][reached[0]]) if len(reached) else float("inf")
-
-
-def read_curves(path: Path) -> list[Curve]:
-    """Read the table that a comparison wrote."""
-    runs: dict[tuple[str, str, int], list[dict[str, str]]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            runs.setdefault((row.pop("task"), row.pop("agent"), int(row.pop("seed"))), []).append(row)
-    return [
-        Curve(task, agent, seed, {name: np.array([float(row[name]) for row in rows]) for name in rows[0]})
-        for (task, agent, seed), rows in runs.items()
-    ]
 
 
 @contextlib.contextmanager
@@ -103,9 +72,3 @@ def _draw_agent(axis: Any, curves: Sequence[Curve], unit: str, scale: float, col
     grid, mean = mean_curve(curves, unit, column)
     label = f"{TITLES.get(curves[0].agent, curves[0].agent)} (mean of {len(curves)})"
     axis.plot(grid / scale, mean, color=colour, linewidth=2, label=label)
-
-
-def mean_curve(curves: Sequence[Curve], unit: str, column: str, num_points: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mean of curves that were sampled at different points, as far as all of them reach."""
-    grid = np.linspace(0.0, min(curve.columns[unit][-1] for curve in curves), num_points)
-    return grid, np.mean([np.interp(grid, curve.columns[unit], curve.columns[column]) for curve in curves], axis=0)
