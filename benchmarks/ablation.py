@@ -88,6 +88,17 @@ def constant_noise(cfg: RunnerCfg) -> None:
     cfg.algorithm.final_target_entropy_scale, cfg.algorithm.final_learning_rate_scale = None, 1.0
 
 
+def paper_exploration(cfg: RunnerCfg) -> None:
+    """Explore as the paper does: its bounds, first noise, target entropy and temperature, in our scale of rewards."""
+    paper = SACCfg()
+    soft_bounds(cfg, "default_pose")
+    sigma(cfg, 0.15)
+    constant_noise(cfg)
+    cfg.algorithm.target_entropy_scale = paper.target_entropy_scale
+    cfg.algorithm.init_temperature = cfg.algorithm.reward_scale * paper.init_temperature
+    cfg.algorithm.temperature_learning_rate = paper.temperature_learning_rate
+
+
 def settings(cfg: RunnerCfg | CriticCfg | SACCfg, **values: object) -> None:
     """Change some settings."""
     for name, value in values.items():
@@ -103,6 +114,7 @@ VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
     "bounds_hard": hard_bounds,
     "bounds_1": lambda cfg, task: fixed_bounds(cfg, 1.0),
     "bounds_100": lambda cfg, task: fixed_bounds(cfg, 100.0),
+    "paper_exploration": lambda cfg, task: paper_exploration(cfg),
     "n1": lambda cfg, task: window(cfg, 1),
     "n3": lambda cfg, task: window(cfg, 3),
     NAIVE: lambda cfg, task: None,

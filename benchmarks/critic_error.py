@@ -14,7 +14,6 @@ root), and the same correlation for the value of the state.
 from __future__ import annotations
 
 import contextlib
-import copy
 import io
 from dataclasses import dataclass
 
@@ -22,6 +21,7 @@ import numpy as np
 import torch
 import tyro
 from common import write_rows
+from rollouts import measured_value, predicted_value, visited_states
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
@@ -92,30 +92,16 @@ def compare_actions(alg: SAC, env: VelocityEnv, options: Options) -> dict[str, f
     def draw() -> torch.Tensor:
         return torch.randn(env.num_envs, env.num_actions, generator=generator)
 
-    def value(obs: object, actions: torch.Tensor) -> torch.Tensor:
-        return alg._reduce(alg.critic(obs, actions))  # type: ignore[arg-type]
-
-    gamma, scale = alg.cfg.gamma, alg.cfg.reward_scale
     with torch.no_grad():
         env.seed(options.seed + 1)
-        obs, _ = env.reset()
-        for _ in range(100):
-            obs, *_ = env.step(alg.actor.act_with_noise(obs, draw()))
-        state, start = copy.deepcopy(env.state_dict()), obs.clone()
+        state, start = visited_states(alg, env, draw)
         pair = [alg.actor.act_with_noise(start, draw()) for _ in range(2)]
-        predicted = [value(start, actions) for actions in pair]
+        predicted = [predicted_value(alg, start, actions) for actions in pair]
         measured = torch.zeros(2, options.repeats, env.num_envs)
         for repeat in range(options.repeats):
             noise = [draw() for _ in range(options.horizon)]
             for index, actions in enumerate(pair):
-                env.load_state_dict(copy.deepcopy(state))
-                running = torch.ones(env.num_envs)
-                for step in range(options.horizon):
-                    obs, rewards, dones, _ = env.step(actions)
-                    measured[index, repeat] += running * gamma**step * scale * rewards
-                    running *= 1.0 - dones.float()
-                    actions = alg.actor.act_with_noise(obs, noise[step])
-                measured[index, repeat] += running * gamma**options.horizon * value(obs, actions)
+                measured[index, repeat] = measured_value(alg, env, state, actions, noise)
     difference = measured[0] - measured[1]
     halves = correlation(difference[::2].mean(dim=0), difference[1::2].mean(dim=0))
     return {
