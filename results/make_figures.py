@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Draw the figures of the learning curves from their tables, and print the numbers of the tables in README.md.
+"""Draw the figures of the learning curves from their tables, and write the tables of README.md and docs/learning.md.
 
     make figures
 
@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
+from make_tables import main as write_tables
 
-from rsl_rl_sac.locomotion.figures import COLOURS, TITLES, Curve, draw_comparison, drawing, mean_curve, read_curves
+from rsl_rl_sac.locomotion.curves import Curve, mean_curve, read_curves
+from rsl_rl_sac.locomotion.figures import COLOURS, TITLES, draw_comparison, drawing
 
 FOLDER = Path(__file__).parent
 IMAGES = FOLDER.parent / "docs" / "images"
@@ -24,6 +25,7 @@ IMAGES = FOLDER.parent / "docs" / "images"
 ABLATIONS = {
     "Initial noise": ("sigma_0.15", "sigma_1.0"),
     "Action bounds": ("bounds_1", "bounds_soft", "bounds_hard", "bounds_100", "bounds_soft_bias_zero"),
+    "The paper's exploration": ("paper_exploration",),
     "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
     "Critic": ("critic_scalar", "critics_2", "batch_512"),
     "Noise and learning rates at the end": ("noise_constant", "rates_constant"),
@@ -68,36 +70,8 @@ def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
         figure.supylabel("tracking score", fontsize=10)
 
 
-def print_numbers(curves: Sequence[Curve]) -> None:
-    """Print how each agent ended, and what it took to a tracking score of 0.8: of every seed, and the mean of all."""
-    for agent in dict.fromkeys(curve.agent for curve in curves):
-        runs = [curve for curve in curves if curve.agent == agent]
-        for name in ("tracking", "episode_return", "survival"):
-            ends = [float(run.columns[name][-1]) for run in runs]
-            print(f"  {agent:22} {name:15} {_listed(ends, 3)}  mean {_mean(ends)}")
-        print(
-            f"  {agent:22} minutes to 0.8  {_listed([run.first('tracking', 0.8, 'seconds') / 60 for run in runs], 1)}"
-        )
-        steps = [run.first("tracking", 0.8, "env_steps") / 1e6 for run in runs]
-        total = [float(run.columns["env_steps"][-1]) / 1e6 for run in runs]
-        print(f"  {agent:22} M steps to 0.8  {_listed(steps, 2)}  of {_listed(total, 2)}")
-
-
-def _mean(values: Sequence[float]) -> str:
-    """Return the mean; of three seeds or more with its 95 % bootstrap interval."""
-    if len(values) < 3:
-        return f"{np.mean(values):.3f}"
-    samples = np.random.default_rng(0).choice(np.asarray(values), (10_000, len(values)))
-    low, high = np.quantile(samples.mean(axis=1), (0.025, 0.975))
-    return f"{np.mean(values):.3f} [{low:.3f}, {high:.3f}]"
-
-
-def _listed(values: Sequence[float], digits: int) -> str:
-    return " ".join(f"{value:.{digits}f}" for value in values)
-
-
 def main() -> None:
-    """Draw one figure for each table, and one of all robots on flat ground."""
+    """Draw one figure for each table, and one of all robots on flat ground; then write the tables of the pages."""
     flat = [read_curves(table) for table in sorted(FOLDER.glob("compare_Velocity-Flat-*.csv"))]
     draw_overview(flat, IMAGES / "compare_flat.png")
     for table in sorted(FOLDER.glob("*.csv")):
@@ -106,7 +80,7 @@ def main() -> None:
         draw = draw_ablation if table.name.startswith("ablation") else draw_comparison
         draw(curves, figure, curves[0].task)
         print(f"{table.name} -> {figure.relative_to(FOLDER.parent)}")
-        print_numbers(curves)
+    write_tables()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Write the tables of README.md and docs/learning.md that come from the learning curves here; ``make figures`` does.
+
+A table stands between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``; all between them is replaced.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from rsl_rl_sac.locomotion.curves import Curve, end_differences, read_curves
+from rsl_rl_sac.locomotion.figures import TITLES
+from rsl_rl_sac.locomotion.statistics import mean_with_interval
+
+FOLDER = Path(__file__).parent
+PAGES = (FOLDER.parent / "README.md", FOLDER.parent / "docs" / "learning.md")
+"""Pages with tables."""
+
+WALKING = 0.8
+"""Tracking score from which on a robot is said to walk."""
+
+NEVER = "–"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
+
+
+def flat_curves() -> dict[str, list[Curve]]:
+    """Return the curves of the comparisons on flat ground by the name of the robot."""
+    tables = {path: read_curves(path) for path in sorted(FOLDER.glob("compare_Velocity-Flat-*.csv"))}
+    return {robot_name(curves[0].task): curves for curves in tables.values()}
+
+
+def robot_name(task: str) -> str:
+    """Return the robot of a task as one writes it."""
+    name = re.sub(r"Velocity-(Flat|Rough)-(Unitree-)?", "", task)
+    return name.replace("Anymal-", "ANYmal ")
+
+
+def of_agent(curves: Sequence[Curve], agent: str) -> list[Curve]:
+    """Return the curves of one agent, by seed."""
+    return sorted((curve for curve in curves if curve.agent == agent), key=lambda curve: curve.seed)
+
+
+def listed(values: Sequence[float], digits: int) -> str:
+    """Return values one by one, those that are infinite as a dash."""
+    return ", ".join(f"{value:.{digits}f}" if np.isfinite(value) else NEVER for value in values)
+
+
+def averaged(values: Sequence[float], digits: int) -> str:
+    """Return the mean of values; a dash if all are infinite, and each of them if only some are."""
+    finite = np.isfinite(values)
+    return f"{np.mean(values):.{digits}f}" if finite.all() else listed(values, digits) if finite.any() else NEVER
+
+
+def ends(curves: Sequence[Curve], column: str) -> list[float]:
+    """Return the last value of each curve."""
+    return [float(curve.columns[column][-1]) for curve in curves]
+
+
+def walks_after(curves: Sequence[Curve], column: str, scale: float) -> list[float]:
+    """Return what each curve took to walk, in units of a column; infinity if it did not."""
+    return [curve.first("tracking", WALKING, column) / scale for curve in curves]
+
+
+def compare_flat() -> str:
+    """Return one line for each robot, with the means of its seeds, and the mean difference over all."""
+    rows = []
+    for robot, curves in flat_curves().items():
+        agents = [of_agent(curves, agent) for agent in TITLES]
+        cells = [averaged(ends(runs, "tracking"), 3) for runs in agents]
+        cells += [averaged(walks_after(runs, "seconds", 60.0), 1) for runs in agents]
+        cells += [averaged(walks_after(runs, "env_steps", 1e6), 2) for runs in agents]
+        rows.append([robot, str(len(agents[0])), *cells])
+    header = ["20 minutes of flat ground", "Seeds", "Tracking: SAC", "PPO", "Minutes to 0.8: SAC", "PPO"]
+    return markdown([*header, "Million steps to 0.8: SAC", "PPO"], rows)
+
+
+def compare_flat_difference() -> str:
+    """Return by how much SAC ends above PPO: on how many robots, and over all of them."""
+    differences = {robot: end_differences(curves, "tracking") for robot, curves in flat_curves().items()}
+    groups = list(differences.values())
+    pairs = [difference for group in groups for difference in group]
+    margin = 0.02
+    counts = (
+        sum(pair > margin for pair in pairs),
+        sum(abs(pair) <= margin for pair in pairs),
+        sum(pair < -margin for pair in pairs),
+    )
+    return (
+        f"SAC − PPO in tracking, mean over the robots: **{mean_with_interval(groups, sign=True)}** (95 % bootstrap"
+        f" interval over robots and their seeds). Of {len(pairs)} pairs of runs SAC ends more than {margin} above PPO"
+        f" in {counts[0]}, within {margin} of it in {counts[1]}, and more than {margin} below in {counts[2]}."
+    )
+
+
+def compare_flat_seeds() -> str:
+    """Return two lines for each robot, with every seed."""
+    rows = []
+    for robot, curves in flat_curves().items():
+        for agent, title in TITLES.items():
+            runs = of_agent(curves, agent)
+            cells = [listed(ends(runs, column), digits) for column, digits in SCORES]
+            cells += [listed(walks_after(runs, "seconds", 60.0), 1), listed(walks_after(runs, "env_steps", 1e6), 2)]
+            cells.append(listed(np.divide(ends(runs, "env_steps"), 1e6), 1))
+            rows.append([robot if agent == "sac" else "", title, *cells])
+    return markdown(
+        ["Robot", "", "Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps in all"], rows
+    )
+
+
+SCORES = (("tracking", 3), ("episode_return", 1), ("survival", 2))
+"""Columns of a final score, and their digits."""
+
+
+def demo() -> str:
+    """Return one line for each seed of the demo."""
+    rows = []
+    for run in read_curves(FOLDER / "demo_Velocity-Flat-Unitree-Go2.csv"):
+        minutes = ends([run], "seconds")[0] / 60.0
+        cells = [f"{minutes:.1f}", *(f"{ends([run], column)[0]:.{digits}f}" for column, digits in SCORES)]
+        cells += [f"{ends([run], 'env_steps')[0] / 1e6:.1f}", listed(walks_after([run], "seconds", 60.0), 1)]
+        rows.append([str(run.seed), *cells, listed(walks_after([run], "env_steps", 1e6), 2)])
+    header = ["Seed", "Minutes of training", "Tracking", "Return", "Survival", "M steps", "Minutes to 0.8"]
+    return markdown([*header, "M steps to 0.8"], rows)
+
+
+def rough(name: str) -> str:
+    """Return the curves of a comparison on rough terrain, a column for each evaluation at about the same minute."""
+    rows, minutes = [], np.arange(0.0, 31.0, 5.0)
+    for run in read_curves(FOLDER / f"{name}.csv"):
+        title, seconds = TITLES[run.agent], run.columns["seconds"]
+        rounds = [int(np.argmin(np.abs(seconds - 60.0 * minute))) for minute in minutes]
+        columns = [{key: values[index] for key, values in run.columns.items()} for index in rounds]
+        rows += [
+            [f"{title}: tracking (survival)", *(f"{at['tracking']:.2f} ({at['survival']:.2f})" for at in columns)],
+            [f"{title}: return", *(f"{at['episode_return']:.1f}" for at in columns)],
+            [f"{title}: tracking with noise", "", *(f"{at['training_tracking']:.2f}" for at in columns[1:])],
+            [f"{title}: million steps", "", *(f"{at['env_steps'] / 1e6:.1f}" for at in columns[1:])],
+        ]
+    return markdown([robot_name(run.task), "0 minutes", *(f"{minute:.0f}" for minute in minutes[1:])], rows)
+
+
+ABLATION = {
+    "base": ("base: σ₀ 0.6, ±0.5 rad, n = 5, start at the default pose", ""),
+    "sigma_0.15": ("σ₀ = 0.15, the paper's", "within chance: the temperature sets the noise, σ₀ only the first minute"),
+    "sigma_1.0": ("σ₀ = 1.0", "the same, from the other side"),
+    "bounds_soft": ("bounds: soft limits, the paper's", "does not walk yet"),
+    "bounds_soft_bias_zero": (
+        "bounds: soft limits, mean-head bias zero",
+        "worse: it begins in a pose from which it falls",
+    ),
+    "bounds_hard": ("bounds: hard limits", "as the soft limits"),
+    "bounds_1": (
+        "bounds: ±1 unit (0.25 rad)",
+        "stands: the entropy that is asked for does not fit in (at most 0.69 nats per joint)",
+    ),
+    "bounds_100": ("bounds: ±100 units", "only falls"),
+    "n1": ("n = 1", "does not walk yet: long returns matter most after the bounds"),
+    "n3": ("n = 3", "about as n = 5"),
+    "time_outs_naive": ("time-outs taken for failures", "no difference here"),
+}
+"""Names and verdicts of the paper's changes taken back."""
+
+OPTIONS = {
+    "critic_scalar": (
+        "one scalar Q-function in place of a categorical one",
+        "does not walk yet: the categorical critic decides, too",
+    ),
+    "symmetry_off": ("no mirrored transitions", "no difference on Go1"),
+    "noise_constant": (
+        "noise that stays, and with it the learning rates",
+        "within chance in score; the policy with its noise is worse, as it must be",
+    ),
+    "rates_constant": ("learning rates that stay", "no difference in these steps"),
+}
+"""The same for the options of preset ``cpu``."""
+
+
+def ablation(names: dict[str, tuple[str, str]], middle: float = 1.9e6) -> str:
+    """Return one line for each variant, with its score with noise on the way and all scores at the end."""
+    curves = {curve.agent: curve for curve in read_curves(FOLDER / "ablation_Velocity-Flat-Unitree-Go1.csv")}
+    rows = []
+    for variant, (name, verdict) in names.items():
+        run = curves[variant]
+        nearest = int(np.argmin(np.abs(run.columns["env_steps"] - middle)))
+        cells = [f"{run.columns['training_tracking'][index]:.2f}" for index in (nearest, -1)]
+        cells += [f"{ends([run], 'tracking')[0]:.3f}", f"{ends([run], 'survival')[0]:.2f}"]
+        rows.append([name, *cells, verdict])
+    return markdown(
+        ["Setting", "With noise, 1.9 M (± 0.25)", "With noise, 3.5 M", "Score, 3.5 M", "Survival", "Verdict"], rows
+    )
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "compare_flat": compare_flat,
+    "compare_flat_difference": compare_flat_difference,
+    "compare_flat_seeds": compare_flat_seeds,
+    "demo": demo,
+    "ablation": lambda: ablation(ABLATION),
+    "ablation_options": lambda: ablation(OPTIONS),
+} | {path.stem: lambda name=path.stem: rough(name) for path in sorted(FOLDER.glob("compare_Velocity-Rough-*.csv"))}
+"""What can stand between the comments, by name."""
+
+
+def with_tables(page: str) -> str:
+    """Return a page with its tables made anew."""
+    return re.sub(
+        r"(<!-- table (\S+) -->\n).*?(\n<!-- end -->)",
+        lambda match: match[1] + TABLES[match[2]]() + match[3],
+        page,
+        flags=re.DOTALL,
+    )
+
+
+def main() -> None:
+    """Write the tables of all pages."""
+    for path in PAGES:
+        path.write_text(with_tables(path.read_text()))
+        print(f"tables -> {path.relative_to(FOLDER.parent)}")
+
+
+if __name__ == "__main__":
+    main()
