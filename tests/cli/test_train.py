@@ -116,6 +116,29 @@ def test_bad_input(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    (
+        ["train", TASK, "--logs", "file"],
+        ["train", TASK, "--logs", "file/below"],
+        ["train", TASK, "--folder", "file"],
+        ["compare", TASK, "--folder", "file"],
+    ),
+)
+def test_file_in_place_of_a_folder(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    """Where a file is in the way of a folder, one line says which flag and which file, and the file is left alone."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("file").write_text("mine")
+    with pytest.raises(SystemExit) as exit_info:
+        main(arguments)
+    flag = arguments[2]
+    assert exit_info.value.code == 2
+    assert capsys.readouterr().err == f"rsl-rl-sac: {flag} must be a folder: 'file' is a file.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"] and pathlib.Path("file").read_text() == "mine"
+
+
 def test_trains(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
     """A short training leaves its folder with configuration, curve and checkpoint, and prints the score."""
     monkeypatch.chdir(tmp_path)

@@ -207,6 +207,7 @@ def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, a
         (["Velocity-Rough-Unitree-Go2", "--start-from", "{sac}"], "cannot start from"),
         ([ROUGH, "--start-from", "{ppo}"], "SAC cannot start from"),
         ([ROUGH, "--agent", "ppo", "--start-from", "{sac}"], "PPO cannot start from"),
+        ([ROUGH, "--start-from", "{sac}/model_best.pt"], "holds a policy without values: name its run"),
         ([ROUGH, "--start-from", "nothing"], "There is no run, file or task 'nothing'"),
         ([ROUGH, "--start-from", "{sac}", "--actor.hidden-dims", "4"], "--actor.hidden-dims would be ignored"),
         ([FLAT, "--resume", "{sac}", "--start-from", "{sac}"], "--start-from would be ignored"),

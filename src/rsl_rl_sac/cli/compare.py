@@ -18,8 +18,8 @@ from rich.text import Text
 
 from rsl_rl_sac.cli.display import clock, sparkline
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
-from rsl_rl_sac.cli.options import parse_options
-from rsl_rl_sac.locomotion.comparison import AGENTS, Comparison, Run, run_folder
+from rsl_rl_sac.cli.options import check_folder, parse_options
+from rsl_rl_sac.locomotion.comparison import AGENTS, Comparison, Run, folder_of_run
 from rsl_rl_sac.locomotion.curves import Curve, end_differences, read_curves
 from rsl_rl_sac.locomotion.figures import draw_comparison
 from rsl_rl_sac.locomotion.registry import task_cfg
@@ -87,6 +87,7 @@ def run(arguments: Sequence[str]) -> None:
         raise ConfigError("A comparison needs at least one seed and a positive training time.")
     if not 0.0 <= options.evaluation_minutes < math.inf:
         raise ConfigError(f"--evaluation-minutes must not be negative, got {options.evaluation_minutes:g}.")
+    check_folder("--folder", options.folder)
     folder = options.folder / options.task
     seeds = list(range(options.first_seed, options.first_seed + options.seeds))
     start = None
@@ -120,7 +121,7 @@ def _check_start(task: str, folder: Path, seeds: Sequence[int]) -> None:
     if not LocomotionWorld().extends(task, folder.name):
         raise ConfigError(f"{task} cannot start from {folder.name}: another robot, or one that sees more.")
     for agent in AGENTS:
-        missing = [seed for seed in seeds if not find_checkpoints(run_folder(folder, agent, seed))]
+        missing = [seed for seed in seeds if not find_checkpoints(folder_of_run(folder, agent, seed))]
         if missing:
             raise ConfigError(
                 f"There is nothing to start from in '{folder}': {agent.upper()} has no run with seed {missing[0]}. Make"

@@ -10,6 +10,7 @@ import itertools
 import re
 import sys
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import tyro
@@ -17,6 +18,13 @@ import tyro
 from rsl_rl_sac.utils.errors import ConfigError
 
 T = TypeVar("T")
+
+
+def check_folder(flag: str, folder: Path) -> None:
+    """Raise an error if a folder that is to be written to cannot be one, since it or one above it is a file."""
+    for path in (folder, *folder.parents):
+        if path.exists() and not path.is_dir():
+            raise ConfigError(f"{flag} must be a folder: '{path}' is a file.")
 
 
 def parse_options(

@@ -21,7 +21,7 @@ from rich.console import Console
 from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
-from rsl_rl_sac.cli.options import parse_options
+from rsl_rl_sac.cli.options import check_folder, parse_options
 from rsl_rl_sac.cli.run_folder import is_task, with_run_folder
 from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
@@ -29,7 +29,7 @@ from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import reached_entropy_scale
+from rsl_rl_sac.runners.warm_start import check_start, reached_entropy_scale
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_config, load_run_config, to_plain
 from rsl_rl_sac.utils.distributed import (
@@ -175,6 +175,7 @@ def run(arguments: Sequence[str]) -> None:
     arguments = with_run_folder(arguments, "--resume", _peek(arguments, "--logs", "logs"))
     options = parse(arguments)
     find_world(options.task)  # a typo is found before anything is written
+    check_folder("--folder" if options.folder else "--logs", options.folder or options.logs)
     folder = options.resume or options.folder or _new_folder(options)
     if options.resume is not None:
         _check_resume(arguments, folder)
@@ -395,13 +396,14 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
         )
     networks = [flag for flag in _flags(arguments) if flag.startswith(("--actor.", "--critic."))]
     _refuse(arguments, networks, f"the networks are those of '{found.path}'")
+    state = load_checkpoint(found)
+    check_start(state, found.path)
     options.start_from = str(found.path)
     options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
     if not (isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg)):
         return
     if not {"--config", "--algorithm.target-entropy-scale"} & set(_flags(arguments)):  # a repeated run has its own
-        entropy_scale = reached_entropy_scale(found.cfg.algorithm, load_checkpoint(found))
-        options.cfg.algorithm.target_entropy_scale = entropy_scale
+        options.cfg.algorithm.target_entropy_scale = reached_entropy_scale(found.cfg.algorithm, state)
 
 
 def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:

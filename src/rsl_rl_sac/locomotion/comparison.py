@@ -81,7 +81,7 @@ class Comparison:
         """
         self.task, self.folder, self.minutes, self.preset = task, folder, minutes, preset
         self.options, self.listener, self.start_folder = options or [], listener, start_folder
-        self.runs = [Run(agent, seed, run_folder(folder, agent, seed)) for seed in seeds for agent in AGENTS]
+        self.runs = [Run(agent, seed, folder_of_run(folder, agent, seed)) for seed in seeds for agent in AGENTS]
 
     @property
     def table_path(self) -> Path:
@@ -109,7 +109,7 @@ class Comparison:
         """Return the runs of this comparison and finished ones of other seeds, by seed."""
         seeds = {path.name.rpartition("_seed")[2] for path in self.folder.glob("*_seed*")}
         candidates = [
-            Run(agent, seed, run_folder(self.folder, agent, seed))
+            Run(agent, seed, folder_of_run(self.folder, agent, seed))
             for seed in sorted(int(seed) for seed in seeds if seed.isdecimal())
             for agent in AGENTS
         ]
@@ -158,7 +158,7 @@ class Comparison:
         command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
         command += ["--folder", str(run.folder), "--cores", str(len(cores)), "--no-video", *self.options]
         if self.start_folder is not None:
-            command += ["--start-from", str(run_folder(self.start_folder, run.agent, run.seed))]
+            command += ["--start-from", str(folder_of_run(self.start_folder, run.agent, run.seed))]
 
         def pin() -> None:
             if hasattr(os, "sched_setaffinity"):
@@ -169,7 +169,7 @@ class Comparison:
             return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=pin)
 
 
-def run_folder(folder: Path, agent: str, seed: int) -> Path:
+def folder_of_run(folder: Path, agent: str, seed: int) -> Path:
     """Return where a comparison keeps one of its runs."""
     return folder / f"{agent}_seed{seed}"
 

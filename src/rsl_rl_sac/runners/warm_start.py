@@ -45,9 +45,7 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
     """
     state = load_safely(path, "cpu")
     algorithm, what = runner.alg, f"'{path}', to start from,"
-    if "critic_state_dict" not in state:
-        raise CheckpointError(f"{what} holds a policy without values: name its run, or a checkpoint model_<iteration>.")
-    check_parts(state, {"actor_state_dict": dict, "critic_state_dict": dict}, what)
+    check_start(state, path)
     is_sac, actor = isinstance(algorithm, SAC), algorithm.get_policy()
     critic = getattr(algorithm, "_raw_critic", algorithm.critic)  # rsl_rl 5.5 may have compiled the other
     num_actions = runner.env.num_actions if is_sac else 0  # what SAC's critics see after the observations
@@ -66,6 +64,19 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
     except RuntimeError as error:  # torch's message has a line for every tensor: the first that differs is enough
         reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
         raise CheckpointError(f"{what} does not fit the networks of this run: {reason}") from error
+
+
+def check_start(state: dict, path: Path | str) -> None:
+    """Raise an error if a checkpoint has not what a training can start from, policy and values.
+
+    Args:
+        state: The checkpoint.
+        path: Where it is.
+    """
+    what = f"'{path}', to start from,"
+    if "critic_state_dict" not in state:
+        raise CheckpointError(f"{what} holds a policy without values: name its run, or a checkpoint model_<iteration>.")
+    check_parts(state, {"actor_state_dict": dict, "critic_state_dict": dict}, what)
 
 
 def reached_entropy_scale(cfg: SACCfg, state: dict) -> float:
