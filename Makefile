@@ -73,6 +73,7 @@ benchmark: $(VENV)-benchmark/.ready $(VENV)-mjlab/.ready  ## Measure all (an hou
 	$(VENV)-benchmark/bin/python benchmarks/exploration.py
 	$(VENV)-benchmark/bin/python benchmarks/coarse_terrain.py
 	$(VENV)-benchmark/bin/python benchmarks/critic_error.py
+	$(VENV)-benchmark/bin/python benchmarks/saturation.py
 	$(VENV)-benchmark/bin/python benchmarks/rnd.py
 	$(VENV)-benchmark/bin/python benchmarks/distributed.py
 	$(VENV)-benchmark/bin/python benchmarks/symmetry.py

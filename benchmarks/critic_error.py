@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import tyro
 from common import write_rows
-from rollouts import measured_value, predicted_value, visited_states
+from rollouts import measured_value, noise_source, predicted_value, visited_states
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg, SymmetryCfg
@@ -87,11 +87,7 @@ def make_cfg(options: Options, changes: dict[str, object]) -> RunnerCfg:
 
 def compare_actions(alg: SAC, env: VelocityEnv, options: Options) -> dict[str, float]:
     """Compare what the critic says of pairs of actions with what they lead to."""
-    generator = torch.Generator().manual_seed(options.seed)
-
-    def draw() -> torch.Tensor:
-        return torch.randn(env.num_envs, env.num_actions, generator=generator)
-
+    draw = noise_source(env, options.seed)
     with torch.no_grad():
         env.seed(options.seed + 1)
         state, start = visited_states(alg, env, draw)

@@ -14,6 +14,12 @@ from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 
 
+def noise_source(env: VelocityEnv, seed: int) -> Callable[[], torch.Tensor]:
+    """Return a function that draws standard normal noise for the actions of all environments."""
+    generator = torch.Generator().manual_seed(seed)
+    return lambda: torch.randn(env.num_envs, env.num_actions, generator=generator)
+
+
 def predicted_value(alg: SAC, obs: TensorDict, actions: torch.Tensor) -> torch.Tensor:
     """Return what the critics say that actions are worth."""
     return alg.critic.reduce(alg.critic(obs, actions), alg.cfg.value_reduction)

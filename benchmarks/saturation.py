@@ -21,7 +21,7 @@ import torch
 import tyro
 from ablation import VARIANTS
 from common import write_rows
-from rollouts import measured_value, predicted_value, visited_states
+from rollouts import measured_value, noise_source, predicted_value, visited_states
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.config import RunnerCfg
@@ -58,11 +58,7 @@ class Options:
 
 def measure(alg: SAC, env: VelocityEnv, options: Options) -> dict[str, float]:
     """Compare the policy's own mean action with the default pose, and look at the policy itself."""
-    generator = torch.Generator().manual_seed(options.seed)
-
-    def draw() -> torch.Tensor:
-        return torch.randn(env.num_envs, env.num_actions, generator=generator)
-
+    draw = noise_source(env, options.seed)
     with torch.no_grad():
         env.seed(options.seed + 1)
         state, obs = visited_states(alg, env, draw)
