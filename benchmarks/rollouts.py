@@ -55,6 +55,7 @@ def measured_value(
     """
     gamma, scale = alg.cfg.gamma, alg.cfg.reward_scale
     env.load_state_dict(copy.deepcopy(state))
+    obs = env.get_observations()
     total, running = torch.zeros(env.num_envs), torch.ones(env.num_envs)
     for step, next_noise in enumerate(noise):
         obs, rewards, dones, _ = env.step(actions)

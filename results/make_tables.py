@@ -109,7 +109,7 @@ def compare_flat_seeds() -> str:
             runs = of_agent(curves, agent)
             cells = [listed(ends(runs, column), digits) for column, digits in SCORES]
             cells += [listed(walks_after(runs, "seconds", 60.0), 1), listed(walks_after(runs, "env_steps", 1e6), 2)]
-            cells.append(listed(np.divide(ends(runs, "env_steps"), 1e6), 1))
+            cells.append(listed([steps / 1e6 for steps in ends(runs, "env_steps")], 1))
             rows.append([robot if agent == "sac" else "", title, *cells])
     return markdown(
         ["Robot", "", "Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps in all"], rows
@@ -134,8 +134,8 @@ def demo() -> str:
 
 def rough(name: str) -> str:
     """Return the curves of a comparison on rough terrain, a column for each evaluation at about the same minute."""
-    rows, minutes = [], np.arange(0.0, 31.0, 5.0)
-    for run in read_curves(FOLDER / f"{name}.csv"):
+    rows, minutes, curves = [], np.arange(0.0, 31.0, 5.0), read_curves(FOLDER / f"{name}.csv")
+    for run in curves:
         title, seconds = TITLES[run.agent], run.columns["seconds"]
         rounds = [int(np.argmin(np.abs(seconds - 60.0 * minute))) for minute in minutes]
         columns = [{key: values[index] for key, values in run.columns.items()} for index in rounds]
@@ -145,7 +145,7 @@ def rough(name: str) -> str:
             [f"{title}: tracking with noise", "", *(f"{at['training_tracking']:.2f}" for at in columns[1:])],
             [f"{title}: million steps", "", *(f"{at['env_steps'] / 1e6:.1f}" for at in columns[1:])],
         ]
-    return markdown([robot_name(run.task), "0 minutes", *(f"{minute:.0f}" for minute in minutes[1:])], rows)
+    return markdown([robot_name(curves[0].task), "0 minutes", *(f"{minute:.0f}" for minute in minutes[1:])], rows)
 
 
 ABLATION = {
