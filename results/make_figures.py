@@ -53,7 +53,7 @@ def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
 
 
 def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
-    """Draw tracking of SAC and PPO on several robots, a column each, against time and against environment steps."""
+    """Draw tracking on several robots, a column each, against time and against steps: every seed, and their mean."""
     units = (("seconds", 60.0, "minutes on one core"), ("env_steps", 1e6, "million steps"))
     with drawing(path, 2, len(comparisons), (2.6 * len(comparisons), 4.6), sharey=True) as (figure, axes):
         for column, curves in zip(axes.T, comparisons, strict=True):
@@ -61,6 +61,9 @@ def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
             for axis, (unit, scale, label) in zip(column, units, strict=True):
                 for agent, name in TITLES.items():
                     runs = [curve for curve in curves if curve.agent == agent]
+                    for run in runs:
+                        line = (run.columns[unit] / scale, run.columns["tracking"])
+                        axis.plot(*line, color=COLOURS[agent], alpha=0.35, linewidth=1)
                     grid, mean = mean_curve(runs, unit, "tracking")
                     axis.plot(grid / scale, mean, color=COLOURS[agent], label=name)
                 axis.axhline(0.8, color="grey", linewidth=0.8, linestyle=":")
