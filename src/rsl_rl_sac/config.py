@@ -296,6 +296,9 @@ class SACCfg(Cfg):
     largest_action: float | None = None
     """Size to which wider bounds are narrowed, in units of the policy's output; None keeps them."""
 
+    final_largest_action: float | None = None
+    """Size to which such bounds open while target entropy and learning rates go to their ends; None keeps them."""
+
     missing_final_obs: str = "error"
     """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` never samples such transitions."""
 
@@ -359,6 +362,10 @@ class SACCfg(Cfg):
         check_number(self, "reward_scale", 0.0, 1e6, open_low=True)
         if self.largest_action is not None:
             check_number(self, "largest_action", 0.0, 1e6, open_low=True)
+        if self.final_largest_action is not None:
+            has_first = self.largest_action is not None
+            check(has_first, "final_largest_action", self.final_largest_action, "None without largest_action")
+            check_number(self, "final_largest_action", self.largest_action or 0.0, 1e6)
         ways = ("min", "mean")
         check(self.value_reduction in ways, "value_reduction", self.value_reduction, "'min' or 'mean'")
         ways = ("error", "drop")

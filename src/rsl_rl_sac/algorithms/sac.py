@@ -12,14 +12,9 @@ from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms.annealing import Annealing
-from rsl_rl_sac.algorithms.construction import (
-    build_actor,
-    build_critic,
-    build_storage,
-    check_env,
-    resolve_groups,
-)
+from rsl_rl_sac.algorithms.construction import build_actor, build_critic, build_storage, check_env, resolve_groups
 from rsl_rl_sac.algorithms.metrics import METRICS, find_break
+from rsl_rl_sac.algorithms.opening import Opening, build_opening
 from rsl_rl_sac.algorithms.saved_state import check_saved_state
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
@@ -61,6 +56,7 @@ class SAC:
         symmetry: Symmetry | None = None,
         seed: int = 0,
         rnd: ReplayRND | None = None,
+        opening: Opening | None = None,
     ) -> None:
         """Initialize the algorithm.
 
@@ -74,6 +70,7 @@ class SAC:
             symmetry: Augmentation of the mini-batches and mirror loss, if any.
             seed: Seed of the exploration.
             rnd: Intrinsic rewards, if any.
+            opening: Bounds of the actions that open as training goes on, if they do.
         """
         self.cfg = cfg or SACCfg()
         self.device = torch.device(device)
@@ -108,7 +105,7 @@ class SAC:
         """Iterations after which gradient steps begin."""
         self.annealing = Annealing(self.cfg.target_entropy_updates, self.cfg.anneal_progress)
         self.symmetry = symmetry
-        self.rnd = rnd
+        self.rnd, self.opening = rnd, opening
         self.intrinsic_rewards: torch.Tensor | None = None
         """Intrinsic rewards of the last vector step, for the logger."""
         self.explorer = Explorer(
@@ -203,7 +200,7 @@ class SAC:
             parameters.ensure_bound()
         self._update_normalization()
         self.annealing.decide(self.num_updates, self.device, self.world_size)
-        self._anneal_learning_rates()
+        self._anneal()
         if self.iteration <= self._learns_after or self.storage.num_valid_steps == 0:
             return {}
         num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
@@ -310,10 +307,13 @@ class SAC:
         elif kl < 0.5 * desired_kl:
             group["lr"] = min(group["lr"] * 1.5, 1e-3)
 
-    def _anneal_learning_rates(self) -> None:
-        """Lower the learning rates on the way to the final ones."""
+    def _anneal(self) -> None:
+        """Lower the learning rates and open the bounds, on the way to the final ones."""
+        share = self.annealing.share(self.num_updates)
+        if self.opening is not None:
+            self.opening.open(self.actor, share)
         if self.cfg.final_learning_rate_scale != 1.0:
-            factor = 1.0 + self.annealing.share(self.num_updates) * (self.cfg.final_learning_rate_scale - 1.0)
+            factor = 1.0 + share * (self.cfg.final_learning_rate_scale - 1.0)
             self.actor_optimizer.param_groups[0]["lr"] = factor * self.cfg.actor_learning_rate
             self.critic_optimizer.param_groups[0]["lr"] = factor * self.cfg.critic_learning_rate
 
@@ -494,4 +494,5 @@ class SAC:
         symmetry = build_symmetry(alg_cfg.symmetry_cfg, env, low, high, device) if alg_cfg.symmetry_cfg else None
         rnd_args = (obs, groups, env, device, processes["world_size"])
         rnd = build_rnd(alg_cfg.rnd_cfg, *rnd_args) if alg_cfg.rnd_cfg else None
-        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed, rnd)
+        opening = build_opening(alg_cfg, env, symmetry, device)
+        return cls(actor, critic, storage, alg_cfg, device, cfg.get("multi_gpu"), symmetry, seed, rnd, opening)

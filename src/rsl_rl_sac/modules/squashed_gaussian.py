@@ -120,13 +120,34 @@ class SquashedGaussian(Distribution):
 
     def init_mlp_weights(self, mlp: nn.Module) -> None:
         """Start near one pose with the same small noise in every state (Sec. 3.3)."""
-        head = [module for module in mlp.modules() if isinstance(module, nn.Linear)][-1]
-        d = self.output_dim
+        head, d = _head(mlp), self.output_dim
         with torch.no_grad():
             head.weight[:d].normal_(0.0, self.mean_weight_std)
             head.weight[d:].zero_()
             head.bias[:d] = self._initial_latent_mean()
             head.bias[d:].fill_(math.log(self.init_std))
+
+    @torch.no_grad()
+    def move_bounds(self, mlp: nn.Module, low: torch.Tensor, high: torch.Tensor) -> None:
+        """Change the bounds so that the policy acts as before, where it does not lean on them.
+
+        In the middle of the range tanh is linear: mean and noise stay what they are if what goes into it shrinks as the
+        range grows. Near a bound the policy moves with it, as it would have gone further.
+
+        Args:
+            mlp: Network of the policy, whose last layer is adjusted.
+            low: New lower bounds. Shape: ``(output_dim,)``.
+            high: New upper bounds. Shape: ``(output_dim,)``.
+        """
+        bias, scale = 0.5 * (high + low), 0.5 * (high - low)
+        if torch.equal(bias, self.bias) and torch.equal(scale, self.scale):
+            return
+        head, d, ratio = _head(mlp), self.output_dim, self.scale / scale
+        head.weight[:d] *= ratio.unsqueeze(-1)
+        head.bias[:d] = ratio * head.bias[:d] + (self.bias - bias) / scale
+        head.bias[d:] += ratio.log()
+        self.bias.copy_(bias)
+        self.scale.copy_(scale)
 
     def _initial_latent_mean(self) -> torch.Tensor:
         """Latent mean of the first action: 0, or where ``b + c tanh(x)`` is the default pose (action 0)."""
@@ -322,6 +343,11 @@ def _log_prob(noise: torch.Tensor, log_std: torch.Tensor, latent: torch.Tensor, 
 def _log_tanh_derivative(x: torch.Tensor) -> torch.Tensor:
     """Compute ``log(1 - tanh(x)^2)`` without cancellation: ``2 (log 2 - x - softplus(-2 x))``."""
     return 2.0 * LOG_2 - 2.0 * (x + F.softplus(-2.0 * x))
+
+
+def _head(mlp: nn.Module) -> nn.Linear:
+    """Return the last layer of a network."""
+    return [module for module in mlp.modules() if isinstance(module, nn.Linear)][-1]
 
 
 def _as_bound(name: str, value: torch.Tensor | Sequence[float] | float, output_dim: int) -> torch.Tensor:

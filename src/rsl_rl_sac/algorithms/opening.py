@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: BSD-3-Clause
+
+"""Action bounds that open as the policy learns."""
+
+from __future__ import annotations
+
+import torch
+from rsl_rl.env import VecEnv
+
+from rsl_rl_sac.config import SACCfg
+from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
+from rsl_rl_sac.extensions import Symmetry
+from rsl_rl_sac.models import Actor
+
+
+class Opening:
+    """Bounds on their way from narrow ones, in which walking is found, to wide ones, which walking may need.
+
+    Within wide bounds a new policy leaves what its critic knows (docs/learning.md). One that walks leans on narrow
+    ones: on Go2 in a third of its steps, with the calves of its front legs.
+    """
+
+    def __init__(self, first: tuple[torch.Tensor, torch.Tensor], final: tuple[torch.Tensor, torch.Tensor]) -> None:
+        """Initialize with the first and the final bounds, low and high each."""
+        self.first, self.final = first, final
+
+    def open(self, actor: Actor, share: float) -> None:
+        """Give a policy the bounds after some share of the way."""
+        low, high = (torch.lerp(first, final, share) for first, final in zip(self.first, self.final, strict=True))
+        actor.distribution.move_bounds(actor.mlp, low, high)
+
+
+def build_opening(cfg: SACCfg, env: VecEnv, symmetry: Symmetry | None, device: str) -> Opening | None:
+    """Return the way of the bounds that a configuration asks for, or None if they stay.
+
+    Raises:
+        ConfigError: If the final bounds are not symmetric, where symmetry is asked for.
+    """
+    if cfg.final_largest_action is None:
+        return None
+    first, final = (
+        tuple(bound.to(device) for bound in resolve_action_bounds(env, env.num_actions, cfg.action_bounds, largest))
+        for largest in (cfg.largest_action, cfg.final_largest_action)
+    )
+    if symmetry is not None:
+        symmetry.check_action_bounds(*final)
+    return Opening(first, final)  # type: ignore[arg-type]  # pairs
