@@ -17,7 +17,7 @@ from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, reached_entropy_scale
+from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, reached_settings
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -171,28 +171,43 @@ def test_noise_goes_on_where_it_was(start: int, num_updates: int, expected: floa
     cfg = SACCfg(target_entropy_scale=-0.8, final_target_entropy_scale=0.0, target_entropy_updates=(40, 140))
     cfg.anneal_progress = 0.5
     state = {"annealing": {"progress": 0.4, "start": start}, "counters": {"num_updates": num_updates}}
-    assert reached_entropy_scale(cfg, state) == pytest.approx(expected)
+    assert reached_settings(cfg, state)["target_entropy_scale"] == pytest.approx(expected)
 
 
 def test_noise_without_an_end() -> None:
     """A run whose target entropy stays has it; one that waits for nothing is where its gradient steps say."""
     state = {"annealing": {"progress": 0.0, "start": -1}, "counters": {"num_updates": 60}}
-    assert reached_entropy_scale(SACCfg(target_entropy_scale=0.3), state) == 0.3
+    assert reached_settings(SACCfg(target_entropy_scale=0.3), state)["target_entropy_scale"] == 0.3
     cfg = SACCfg(target_entropy_scale=0.0, final_target_entropy_scale=1.0, target_entropy_updates=(40, 140))
-    assert reached_entropy_scale(cfg, state) == pytest.approx(0.2)
+    assert reached_settings(cfg, state)["target_entropy_scale"] == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(("num_updates", "factor", "left"), [(40, 1.0, 0.4), (90, 0.7, 4 / 7), (140, 0.4, 1.0)])
+def test_learning_rates_go_on_where_they_were(num_updates: int, factor: float, left: float) -> None:
+    """On the way from 1 to 0.4 of themselves: the factor reached, and what is left of it to the same end."""
+    cfg = SACCfg(actor_learning_rate=1e-3, critic_learning_rate=2e-3, final_learning_rate_scale=0.4)
+    cfg.target_entropy_updates = (40, 140)
+    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": {"num_updates": num_updates}}
+    reached = reached_settings(cfg, state)
+    assert reached["actor_learning_rate"] == pytest.approx(factor * 1e-3)
+    assert reached["critic_learning_rate"] == pytest.approx(factor * 2e-3)
+    assert reached["final_learning_rate_scale"] == pytest.approx(left)
+    SACCfg(**reached)  # rounding has not made it more than 1
 
 
 @pytest.mark.parametrize("agent", ["sac", "ppo"])
 def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
     """A task stands for its newest run, whose networks count; the configuration says which checkpoint it was."""
     monkeypatch.chdir(tmp_path)
-    main(["train", FLAT, *SMALL, "--agent", agent, "--actor.hidden-dims", "8", "--critic.hidden-dims", "6"])
+    own = ["--algorithm.actor-learning-rate", "1e-4"] if agent == "sac" else []
+    main(["train", FLAT, *SMALL, "--agent", agent, "--actor.hidden-dims", "8", "--critic.hidden-dims", "6", *own])
     main(["train", ROUGH, *SMALL, "--agent", agent, "--start-from", FLAT, "--folder", "rough"])
     (checkpoint,) = find_checkpoints(next(pathlib.Path("logs", FLAT).iterdir()))
     task, cfg, training = load_run_config(pathlib.Path("rough/config.yaml"))
     assert task == ROUGH and training is not None and training.start_from == str(checkpoint)
     assert cfg.actor.hidden_dims == [8] and cfg.critic.hidden_dims == [6]
     if isinstance(cfg, RunnerCfg):  # a run that is repeated has the noise that it was asked for
+        assert cfg.algorithm.actor_learning_rate == 1e-4 and cfg.algorithm.final_learning_rate_scale == 0.3
         main(
             ["train", ROUGH, *SMALL, "--start-from", FLAT, "--folder", "own", "--algorithm.target-entropy-scale", "0.3"]
         )

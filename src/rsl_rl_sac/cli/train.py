@@ -29,7 +29,7 @@ from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import check_start, reached_entropy_scale
+from rsl_rl_sac.runners.warm_start import check_start, reached_settings
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_config, load_run_config, to_plain
 from rsl_rl_sac.utils.distributed import (
@@ -378,8 +378,9 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     """Find the checkpoint to start from, of the same algorithm and of a task that this one extends; take its networks.
 
     Networks are taken as they are since presets may have others on rough terrain, as Isaac Lab has for PPO. SAC's noise
-    goes on where it was: on ANYmal D, 0.84 of the commands were tracked after nine minutes of rough terrain with the
-    noise that flat ground had ended with, and 0.76 with that of a new run.
+    and learning rates go on where they were. On ANYmal D, 0.84 of the commands were tracked after nine minutes of rough
+    terrain with the noise that flat ground had ended with, and 0.76 with that of a new run; on Go2, 0.59 without noise
+    after ten minutes with the learning rates that flat ground had ended with, and 0.48 with those of a new run.
     """
     # Here: other worlds train without the suite's simulator.
     from rsl_rl_sac.locomotion.runs import load_checkpoint, resolve_run
@@ -400,10 +401,10 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     check_start(state, found.path)
     options.start_from = str(found.path)
     options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
-    if not (isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg)):
-        return
-    if not {"--config", "--algorithm.target-entropy-scale"} & set(_flags(arguments)):  # a repeated run has its own
-        options.cfg.algorithm.target_entropy_scale = reached_entropy_scale(found.cfg.algorithm, state)
+    if isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg) and "--config" not in _flags(arguments):
+        for setting, value in reached_settings(found.cfg.algorithm, state).items():  # a repeated run has its own
+            if f"--algorithm.{setting.replace('_', '-')}" not in _flags(arguments):
+                setattr(options.cfg.algorithm, setting, value)
 
 
 def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:

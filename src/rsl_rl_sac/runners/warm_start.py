@@ -79,19 +79,28 @@ def check_start(state: dict, path: Path | str) -> None:
     check_parts(state, {"actor_state_dict": dict, "critic_state_dict": dict}, what)
 
 
-def reached_entropy_scale(cfg: SACCfg, state: dict) -> float:
-    """Return the scale of the target entropy that a run of SAC had come to when it saved a checkpoint.
+def reached_settings(cfg: SACCfg, state: dict) -> dict[str, float]:
+    """Return noise and learning rates that a run of SAC had come to when it saved a checkpoint.
 
     Args:
         cfg: Settings of the run.
         state: Its checkpoint.
+
+    Returns:
+        Settings with which another run goes on from there, to the same ends.
     """
     check_parts(state, {"annealing": dict, "counters": dict}, "The checkpoint to start from")
     annealing = Annealing(cfg.target_entropy_updates, cfg.anneal_progress)
     annealing.load_state_dict(state["annealing"])
     share = annealing.share(state["counters"]["num_updates"])
     final_scale = cfg.target_entropy_scale if cfg.final_target_entropy_scale is None else cfg.final_target_entropy_scale
-    return cfg.target_entropy_scale + share * (final_scale - cfg.target_entropy_scale)
+    factor = 1.0 + share * (cfg.final_learning_rate_scale - 1.0)
+    return {
+        "target_entropy_scale": cfg.target_entropy_scale + share * (final_scale - cfg.target_entropy_scale),
+        "actor_learning_rate": factor * cfg.actor_learning_rate,
+        "critic_learning_rate": factor * cfg.critic_learning_rate,
+        "final_learning_rate_scale": min(cfg.final_learning_rate_scale / factor, 1.0),
+    }
 
 
 def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: int) -> dict:
