@@ -33,6 +33,9 @@ from rsl_rl_sac.runners.training import Training
 CURVES = Path(__file__).parents[1] / "results"
 """Folder of the tables that ``make figures`` draws."""
 
+SOFT_LIMITS = 100.0
+"""Size of bounds that narrows no robot's, in units: the soft limits of its joints."""
+
 NAIVE = "time_outs_naive"
 """The variant that is a change of the environment."""
 
@@ -88,6 +91,11 @@ def constant_noise(cfg: RunnerCfg) -> None:
     cfg.algorithm.final_target_entropy_scale, cfg.algorithm.final_learning_rate_scale = None, 1.0
 
 
+def critics_averaged(cfg: RunnerCfg) -> None:
+    """Take the mean of two critics in place of their minimum."""
+    cfg.critic.num_critics, cfg.algorithm.value_reduction = 2, "mean"
+
+
 def paper_exploration(cfg: RunnerCfg) -> None:
     """Explore as the paper does: its bounds, first noise, target entropy and temperature, in our scale of rewards."""
     paper = SACCfg()
@@ -114,14 +122,20 @@ VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
     "bounds_hard": hard_bounds,
     "bounds_1": lambda cfg, task: fixed_bounds(cfg, 1.0),
     "bounds_100": lambda cfg, task: fixed_bounds(cfg, 100.0),
+    "bounds_opening": lambda cfg, task: settings(cfg.algorithm, final_largest_action=SOFT_LIMITS),
     "paper_exploration": lambda cfg, task: paper_exploration(cfg),
     "n1": lambda cfg, task: window(cfg, 1),
     "n3": lambda cfg, task: window(cfg, 3),
     NAIVE: lambda cfg, task: None,
     "symmetry_off": lambda cfg, task: settings(cfg.algorithm, symmetry_cfg=None),
     "critic_scalar": lambda cfg, task: settings(cfg.critic, num_atoms=1),
+    "critic_layer_norm": lambda cfg, task: settings(cfg.critic, layer_norm=True),
     "critics_2": lambda cfg, task: settings(cfg.critic, num_critics=2),
+    "critics_2_mean": lambda cfg, task: critics_averaged(cfg),
     "batch_512": lambda cfg, task: settings(cfg.algorithm, batch_size=512),
+    "batch_1024_fewer": lambda cfg, task: settings(cfg.algorithm, batch_size=1024, num_mini_batches=4),
+    "actor_at_once": lambda cfg, task: settings(cfg.algorithm, actor_start_update=0),
+    "noise_lasting": lambda cfg, task: settings(cfg.algorithm, exploration_correlation=(0.8, 0.8)),
     "rates_constant": lambda cfg, task: settings(cfg.algorithm, final_learning_rate_scale=1.0),
     "noise_constant": lambda cfg, task: constant_noise(cfg),
     "physics_fine": lambda cfg, task: settings(cfg, coarse_physics=False),

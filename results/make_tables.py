@@ -101,6 +101,28 @@ def compare_flat_difference() -> str:
     )
 
 
+def compare_flat_first() -> str:
+    """Return which agent walks first, and in which part of the other's time and steps."""
+    pairs = [
+        (curve, other)
+        for curves in flat_curves().values()
+        for curve in of_agent(curves, "sac")
+        for other in of_agent(curves, "ppo")
+        if curve.seed == other.seed
+    ]
+    parts, firsts = {}, 0
+    for column in ("seconds", "env_steps"):
+        times = np.array([walks_after(pair, column, 1.0) for pair in pairs])
+        both = np.isfinite(times).all(axis=1)
+        parts[column] = times[both, 0] / times[both, 1]
+        firsts = int((times[:, 0] < times[:, 1]).sum())
+    time, steps = (f"{part.min():.2f} to {part.max():.2f}" for part in parts.values())
+    return (
+        f"SAC comes to {WALKING} first in {firsts} of {len(pairs)} pairs of runs. PPO comes there at all in"
+        f" {len(parts['seconds'])} of them, where SAC takes {time} of its time and {steps} of its steps."
+    )
+
+
 def compare_flat_seeds() -> str:
     """Return two lines for each robot, with every seed."""
     rows = []
@@ -114,6 +136,21 @@ def compare_flat_seeds() -> str:
     return markdown(
         ["Robot", "", "Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps in all"], rows
     )
+
+
+def halved_noise() -> str:
+    """Return one line for each robot on which PPO also began with half of its noise, beside the same seed's runs."""
+    rows = []
+    for path in sorted(FOLDER.glob("halved_noise_Velocity-Flat-*.csv")):
+        (halved,) = read_curves(path)
+        others = [curve for curve in flat_curves()[robot_name(halved.task)] if curve.seed == halved.seed]
+        runs = [*of_agent(others, "sac"), *of_agent(others, "ppo"), halved]
+        cells = [f"{score:.3f}" for score in ends(runs, "tracking")]
+        cells += [listed([minutes], 1) for minutes in walks_after(runs, "seconds", 60.0)]
+        rows.append([robot_name(halved.task), str(halved.seed), *cells])
+    names = ("SAC", "PPO, one unit", "PPO, half a unit")
+    header = [f"{quantity}: {name}" for quantity in ("Tracking", "Minutes to 0.8") for name in names]
+    return markdown(["20 minutes of flat ground", "Seed", *header], rows)
 
 
 SCORES = (("tracking", 3), ("episode_return", 1), ("survival", 2))
@@ -144,8 +181,21 @@ def rough(name: str) -> str:
             [f"{title}: return", *(f"{at['episode_return']:.1f}" for at in columns)],
             [f"{title}: tracking with noise", "", *(f"{at['training_tracking']:.2f}" for at in columns[1:])],
             [f"{title}: million steps", "", *(f"{at['env_steps'] / 1e6:.1f}" for at in columns[1:])],
+            [f"{title}: minute of the evaluation", "", *(f"{at['seconds'] / 60.0:.1f}" for at in columns[1:])],
         ]
     return markdown([robot_name(curves[0].task), "0 minutes", *(f"{minute:.0f}" for minute in minutes[1:])], rows)
+
+
+def rough_from_flat() -> str:
+    """Return one line for each robot that went from flat ground to rough terrain: how both agents ended."""
+    rows = []
+    for path in sorted(FOLDER.glob("compare_Velocity-Rough-*_from_flat.csv")):
+        curves = read_curves(path)
+        agents = [of_agent(curves, agent) for agent in TITLES]
+        cells = [listed(ends(runs, column), digits) for column, digits in SCORES for runs in agents]
+        rows.append([robot_name(curves[0].task), *cells])
+    header = [f"{quantity}: {name}" for quantity in ("Tracking", "Return", "Survival") for name in TITLES.values()]
+    return markdown(["30 minutes of rough terrain", *header], rows)
 
 
 ABLATION = {
@@ -202,7 +252,10 @@ def ablation(names: dict[str, tuple[str, str]], middle: float = 1.9e6) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     "compare_flat": compare_flat,
     "compare_flat_difference": compare_flat_difference,
+    "compare_flat_first": compare_flat_first,
     "compare_flat_seeds": compare_flat_seeds,
+    "halved_noise": halved_noise,
+    "rough_from_flat": rough_from_flat,
     "demo": demo,
     "ablation": lambda: ablation(ABLATION),
     "ablation_options": lambda: ablation(OPTIONS),

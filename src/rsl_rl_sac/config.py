@@ -258,7 +258,7 @@ class SACCfg(Cfg):
     """Scale at which the target entropy ends; None keeps it."""
 
     target_entropy_updates: tuple[int, int] = (0, 100_000)
-    """Gradient steps between which target entropy and learning rates go to their final values."""
+    """Gradient steps between which target entropy, learning rates and bounds go to their final values."""
 
     anneal_progress: float | None = None
     """Value of the environment's ``extras["progress"]`` before which that does not begin; None does not wait."""

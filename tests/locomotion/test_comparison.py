@@ -73,10 +73,10 @@ class TestRuns:
         assert curves[2].columns["tracking"].tolist() == [0.2, 0.5, 0.7]
 
     def test_seeds_are_added(self, tmp_path: pathlib.Path) -> None:
-        """A second comparison in the same folder keeps what is finished of other seeds, and leaves out what is not."""
-        for seed in (0, 2, 10):
-            write_run(tmp_path / f"sac_seed{seed}", [0.2, 0.5], minutes=2.0)
-            write_run(tmp_path / f"ppo_seed{seed}", [0.2, 0.4], minutes=2.0)
+        """Finished runs of other seeds stay in the table; unfinished ones do not, nor those that had other times."""
+        for seed, minutes in ((0, 2.0), (1, 1.0), (2, 2.0), (3, 5.0), (10, 2.0)):
+            write_run(tmp_path / f"sac_seed{seed}", [0.2, 0.5], minutes)
+            write_run(tmp_path / f"ppo_seed{seed}", [0.2, 0.4], minutes)
         (tmp_path / "ppo_seed0" / "finished.txt").unlink()
         comparison = Comparison(TASK, tmp_path, 2.0, [2])
         comparison.run()

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import math
+import re
 import runpy
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +30,8 @@ def test_page_is_current(page: Path) -> None:
     """What a page shows is what the curves give; ``make figures`` writes it."""
     text = page.read_text()
     assert "<!-- table " in text and text == MAKER["with_tables"](text), "run make figures"
+    # A misspelt comment would be passed over, or take the text up to the next end for a table.
+    assert text.count("<!-- table") == text.count("<!-- end") == len(re.findall(r"<!-- table \S+ -->\n", text))
 
 
 def test_every_table_is_shown() -> None:
@@ -100,3 +104,81 @@ def test_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     text = MAKER["compare_flat_difference"]()
     assert "**+0.198 [" in text  # the mean of 0.1925, -0.1 and 0.5 is 0.1975
     assert "Of 4 pairs" in text and "in 2, within 0.02 of it in 1, and more than 0.02 below in 1." in text
+
+
+def test_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three minutes of four and one of two, an agent that never walks, and a seed that only one has."""
+    slow, fast, never = [0.2, 0.3, 0.4, 0.5, 0.9], [0.2, 0.8], [0.2, 0.7, 0.7]
+    curves = {
+        "A": [make_curve("sac", 0, [*slow[:3], 0.85]), make_curve("ppo", 0, slow), make_curve("sac", 7, fast)],
+        "B": [make_curve("sac", 0, fast), make_curve("ppo", 0, [0.2, *fast])],
+        "C": [make_curve("sac", 3, slow), make_curve("ppo", 3, never)],
+        "D": [make_curve("sac", 0, never), make_curve("ppo", 0, never)],
+    }
+    monkeypatch.setitem(MAKER["compare_flat_first"].__globals__, "flat_curves", lambda: curves)
+    text = MAKER["compare_flat_first"]()
+    assert text.startswith("SAC comes to 0.8 first in 3 of 4 pairs of runs. PPO comes there at all in 2 of them")
+    assert text.endswith("SAC takes 0.50 to 0.75 of its time and 0.50 to 0.75 of its steps.")
+
+
+def write_comparison(folder: Path, task: str, rows: Sequence[tuple[str, float, float, float, float]]) -> None:
+    """Write the table of a comparison; a row is an agent, minutes, million steps, tracking and survival."""
+    lines = ["task,agent,seed,seconds,env_steps,tracking,survival,episode_return,training_tracking"]
+    for agent, minutes, steps, tracking, survival in rows:
+        numbers = (60.0 * minutes, 1e6 * steps, tracking, survival, 10.0 * tracking, tracking / 2.0)
+        lines.append(",".join([task, agent, "0", *map(str, numbers)]))
+    (folder / f"compare_{task}.csv").write_text("\n".join(lines) + "\n")
+
+
+def test_compare_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Columns are in the order of the header: ends, minutes and million steps to 0.8, SAC before PPO."""
+    rows = [("sac", 0, 0, 0.2, 1.0), ("sac", 5, 2.5, 0.85, 1.0), ("sac", 9, 4.5, 0.91, 1.0)]
+    rows += [("ppo", 0, 0, 0.3, 1.0), ("ppo", 8, 3.25, 0.6, 1.0), ("ppo", 9, 3.75, 0.81, 1.0)]
+    write_comparison(tmp_path, "Velocity-Flat-Unitree-A1", rows)
+    monkeypatch.setitem(MAKER["compare_flat"].__globals__, "FOLDER", tmp_path)
+    assert MAKER["compare_flat"]().splitlines()[2] == "| A1 | 1 | 0.910 | 0.810 | 5.0 | 9.0 | 2.50 | 3.75 |"
+
+
+def test_halved_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside a run stand those of its own seed."""
+    rows = [("sac", 0, 0, 0.2, 1.0), ("sac", 9, 1, 0.91, 1.0), ("ppo", 0, 0, 0.2, 1.0), ("ppo", 9, 1, 0.4, 1.0)]
+    write_comparison(tmp_path, "Velocity-Flat-Anymal-B", rows)
+    table = tmp_path / "compare_Velocity-Flat-Anymal-B.csv"
+    table.write_text(table.read_text() + "Velocity-Flat-Anymal-B,sac,1,60,1,0.5,1,1,1\n")
+    write_comparison(tmp_path, "Velocity-Flat-Anymal-X", [("ppo", 7, 1, 0.8, 1.0), ("ppo", 8, 1, 0.79, 1.0)])
+    text = (tmp_path / "compare_Velocity-Flat-Anymal-X.csv").read_text().replace("Anymal-X", "Anymal-B")
+    (tmp_path / "halved_noise_Velocity-Flat-Anymal-B.csv").write_text(text)
+    (tmp_path / "compare_Velocity-Flat-Anymal-X.csv").unlink()
+    monkeypatch.setitem(MAKER["halved_noise"].__globals__, "FOLDER", tmp_path)
+    assert MAKER["halved_noise"]().splitlines()[2:] == ["| ANYmal B | 0 | 0.910 | 0.400 | 0.790 | 9.0 | – | 7.0 |"]
+
+
+def test_rough_from_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both agents' last evaluations, of runs that came from flat ground only."""
+    rows = [("sac", 0, 0, 0.2, 1.0), ("sac", 30, 8, 0.61, 0.69), ("ppo", 30, 9, 0.68, 0.75)]
+    write_comparison(tmp_path, "Velocity-Rough-Unitree-A1", rows)
+    text = (tmp_path / "compare_Velocity-Rough-Unitree-A1.csv").read_text()
+    (tmp_path / "compare_Velocity-Rough-Unitree-A1_from_flat.csv").write_text(text)
+    monkeypatch.setitem(MAKER["rough_from_flat"].__globals__, "FOLDER", tmp_path)
+    lines = MAKER["rough_from_flat"]().splitlines()
+    titles = "Tracking: SAC | Tracking: PPO | Return: SAC | Return: PPO | Survival: SAC | Survival: PPO"
+    assert lines[0] == f"| 30 minutes of rough terrain | {titles} |"
+    assert lines[2:] == ["| A1 | 0.610 | 0.680 | 6.1 | 6.8 | 0.69 | 0.75 |"]
+
+
+def test_rough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each agent the evaluation nearest to every fifth minute, and when that was."""
+    rows = [("sac", 3.0 * k, 0.5 * k, 0.02 * k, 1.0 - 0.05 * k) for k in range(11)]
+    rows += [("ppo", 5.1 * k, 0.25 * k, 0.3, 0.5) for k in range(7)]
+    write_comparison(tmp_path, "Velocity-Rough-Anymal-D", rows)
+    monkeypatch.setitem(MAKER["rough"].__globals__, "FOLDER", tmp_path)
+    lines = MAKER["rough"]("compare_Velocity-Rough-Anymal-D").splitlines()
+    assert lines[0] == "| ANYmal D | 0 minutes | 5 | 10 | 15 | 20 | 25 | 30 |"
+    # SAC's evaluations 0, 2 (6 minutes), 3 (9), 5 (15), 7 (21), 8 (24) and 10 (30).
+    sac = "0.00 (1.00) | 0.04 (0.90) | 0.06 (0.85) | 0.10 (0.75) | 0.14 (0.65) | 0.16 (0.60) | 0.20 (0.50)"
+    assert lines[2] == f"| SAC: tracking (survival) | {sac} |"
+    assert lines[3] == "| SAC: return | 0.0 | 0.4 | 0.6 | 1.0 | 1.4 | 1.6 | 2.0 |"
+    assert lines[4] == "| SAC: tracking with noise |  | 0.02 | 0.03 | 0.05 | 0.07 | 0.08 | 0.10 |"
+    assert lines[5] == "| SAC: million steps |  | 1.0 | 1.5 | 2.5 | 3.5 | 4.0 | 5.0 |"
+    assert lines[6] == "| SAC: minute of the evaluation |  | 6.0 | 9.0 | 15.0 | 21.0 | 24.0 | 30.0 |"
+    assert lines[-1] == "| PPO: minute of the evaluation |  | 5.1 | 10.2 | 15.3 | 20.4 | 25.5 | 30.6 |"

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pathlib
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, reached_settings
+from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, go_on_from, reached_settings
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -42,6 +43,11 @@ def make_cfg(agent: str) -> RunnerCfg | PPORunnerCfg:
 def make_training(task: str, folder: pathlib.Path, agent: str, start: pathlib.Path | None = None) -> Training:
     """Build a training."""
     return Training(task, make_cfg(agent), folder, evaluation_envs=1, num_cores=1, start_from=start)
+
+
+def counters(num_updates: int) -> dict[str, int]:
+    """Return the counters of a checkpoint after some gradient steps."""
+    return {"iteration": 3, "num_updates": num_updates, "learns_after": 1}
 
 
 @dataclass
@@ -170,13 +176,13 @@ def test_noise_goes_on_where_it_was(start: int, num_updates: int, expected: floa
     """From -0.8 to 0 within a hundred gradient steps: not begun, begun at some step, at a quarter, at the end."""
     cfg = SACCfg(target_entropy_scale=-0.8, final_target_entropy_scale=0.0, target_entropy_updates=(40, 140))
     cfg.anneal_progress = 0.5
-    state = {"annealing": {"progress": 0.4, "start": start}, "counters": {"num_updates": num_updates}}
+    state = {"annealing": {"progress": 0.4, "start": start}, "counters": counters(num_updates)}
     assert reached_settings(cfg, state)["target_entropy_scale"] == pytest.approx(expected)
 
 
 def test_noise_without_an_end() -> None:
     """A run whose target entropy stays has it; one that waits for nothing is where its gradient steps say."""
-    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": {"num_updates": 60}}
+    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": counters(60)}
     assert reached_settings(SACCfg(target_entropy_scale=0.3), state)["target_entropy_scale"] == 0.3
     cfg = SACCfg(target_entropy_scale=0.0, final_target_entropy_scale=1.0, target_entropy_updates=(40, 140))
     assert reached_settings(cfg, state)["target_entropy_scale"] == pytest.approx(0.2)
@@ -187,7 +193,7 @@ def test_learning_rates_go_on_where_they_were(num_updates: int, factor: float, l
     """On the way from 1 to 0.4 of themselves: the factor reached, and what is left of it to the same end."""
     cfg = SACCfg(actor_learning_rate=1e-3, critic_learning_rate=2e-3, final_learning_rate_scale=0.4)
     cfg.target_entropy_updates = (40, 140)
-    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": {"num_updates": num_updates}}
+    state = {"annealing": {"progress": 0.0, "start": -1}, "counters": counters(num_updates)}
     reached = reached_settings(cfg, state)
     assert reached["actor_learning_rate"] == pytest.approx(factor * 1e-3)
     assert reached["critic_learning_rate"] == pytest.approx(factor * 2e-3)
@@ -199,7 +205,9 @@ def test_learning_rates_go_on_where_they_were(num_updates: int, factor: float, l
 def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
     """A task stands for its newest run, whose networks count; the configuration says which checkpoint it was."""
     monkeypatch.chdir(tmp_path)
-    own = ["--algorithm.actor-learning-rate", "1e-4"] if agent == "sac" else []
+    own = []
+    if agent == "sac":
+        own = ["--algorithm.actor-learning-rate", "1e-4", "--algorithm.final-learning-rate-scale", "0.5"]
     main(["train", FLAT, *SMALL, "--agent", agent, "--actor.hidden-dims", "8", "--critic.hidden-dims", "6", *own])
     main(["train", ROUGH, *SMALL, "--agent", agent, "--start-from", FLAT, "--folder", "rough"])
     (checkpoint,) = find_checkpoints(next(pathlib.Path("logs", FLAT).iterdir()))
@@ -207,13 +215,76 @@ def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, a
     assert task == ROUGH and training is not None and training.start_from == str(checkpoint)
     assert cfg.actor.hidden_dims == [8] and cfg.critic.hidden_dims == [6]
     if isinstance(cfg, RunnerCfg):  # a run that is repeated has the noise that it was asked for
-        assert cfg.algorithm.actor_learning_rate == 1e-4 and cfg.algorithm.final_learning_rate_scale == 0.3
+        assert cfg.algorithm.actor_learning_rate == 1e-4 and cfg.algorithm.final_learning_rate_scale == 0.5
         main(
             ["train", ROUGH, *SMALL, "--start-from", FLAT, "--folder", "own", "--algorithm.target-entropy-scale", "0.3"]
         )
         main(["train", "--config", "own/config.yaml", "--folder", "again"])
         again = load_run_config(pathlib.Path("again/config.yaml"))[1]
         assert isinstance(again, RunnerCfg) and again.algorithm.target_entropy_scale == 0.3
+
+
+@pytest.mark.parametrize("agent", ["sac", "ppo"])
+def test_the_same_command_goes_on(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
+    """Stopped and started again, as compare does it, a run keeps what it took over, and no other run's networks."""
+    monkeypatch.chdir(tmp_path)
+    own = ["--actor.hidden-dims", "8", *(["--algorithm.critic-learning-rate", "2e-4"] if agent == "sac" else [])]
+    main(["train", FLAT, *SMALL, "--agent", agent, "--folder", "flat", *own])
+    command = ["train", ROUGH, *SMALL, "--agent", agent, "--start-from", "flat", "--folder", "rough"]
+    main(command)
+    before = load_run_config(pathlib.Path("rough/config.yaml"))
+    main([*command, "--max-iterations", "2"])
+    after = load_run_config(pathlib.Path("rough/config.yaml"))
+    assert before[1].max_iterations == 1 and after[1].max_iterations == 2
+    after[1].max_iterations = 1
+    assert before == after and after[1].actor.hidden_dims == [8]
+    if isinstance(after[1], RunnerCfg):
+        assert after[1].algorithm.critic_learning_rate == 2e-4
+    with pytest.raises(SystemExit):  # its networks are not to be chosen any more
+        main([*command, "--actor.hidden-dims", "4"])
+    with pytest.raises(SystemExit):  # and the other run started from nothing
+        main(["train", FLAT, *SMALL, "--agent", agent, "--start-from", "flat", "--folder", "flat"])
+
+
+REACHED_RATES = {"actor_learning_rate": 1e-4, "critic_learning_rate": 2e-4, "final_learning_rate_scale": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("settings", "given", "expected"),
+    [
+        ({}, set(), (1e-4, 2e-4, 0.9)),
+        ({}, {"actor_learning_rate"}, (3e-4, 2e-4, 0.3)),
+        ({}, {"final_learning_rate_scale"}, (1e-4, 2e-4, 0.3)),
+        ({"desired_kl": 0.01, "final_learning_rate_scale": 1.0}, set(), (1e-4, 2e-4, 1.0)),
+    ],
+)
+def test_what_is_given_counts(settings: dict, given: set[str], expected: tuple[float, ...]) -> None:
+    """A rate that is given sinks as a new run's does, not by what another run had left of its way."""
+    new_run: dict[str, Any] = {"actor_learning_rate": 3e-4, "final_learning_rate_scale": 0.3}
+    cfg = SACCfg(**new_run | settings)
+    go_on_from(cfg, REACHED_RATES, given)
+    assert (cfg.actor_learning_rate, cfg.critic_learning_rate, cfg.final_learning_rate_scale) == expected
+
+
+def test_opened_bounds_stay() -> None:
+    """Bounds that are half open, here 1 ± 2 and 0 ± 0.5, are those of the run that goes on."""
+    cfg = SACCfg(largest_action=1.0, final_largest_action=4.0)
+    actor = {"distribution.bias": torch.tensor([1.0, 0.0]), "distribution.scale": torch.tensor([2.0, 0.5])}
+    state = {
+        "annealing": {"progress": 0.0, "start": -1},
+        "counters": counters(60),
+        "actor_state_dict": actor,
+    }
+    go_on_from(cfg, reached_settings(cfg, state), set())
+    assert cfg.action_bounds == [[-1.0, -0.5], [3.0, 0.5]]
+    assert cfg.largest_action is None and cfg.final_largest_action is None
+
+
+def test_damaged_annealing() -> None:
+    """A checkpoint that lacks what is needed is named as such."""
+    state = {"annealing": {"progress": 0.4}, "counters": counters(60)}
+    with pytest.raises(CheckpointError, match="annealing"):
+        reached_settings(SACCfg(), state)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""When the noise and the learning rates of SAC go down."""
+"""When the noise and the learning rates of SAC go down, and bounds that open do so."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SMOOTHING_STEPS = 100
 
 
 class Annealing:
-    """How far training has come from its first target entropy and learning rates to the final ones.
+    """How far training has come from its first target entropy, learning rates and bounds to the final ones.
 
     By the number of gradient steps and, if so configured, not before the task is mastered to some degree. Noise that
     sinks before the robot walks leaves it standing (docs/learning.md), and how many steps walking takes depends on the

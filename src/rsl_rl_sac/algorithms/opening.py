@@ -11,13 +11,14 @@ from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.envs.action_bounds import resolve_action_bounds
 from rsl_rl_sac.extensions import Symmetry
 from rsl_rl_sac.models import Actor
+from rsl_rl_sac.utils.errors import ConfigError
 
 
 class Opening:
     """Bounds on their way from narrow ones, in which walking is found, to wide ones, which walking may need.
 
-    Within wide bounds a new policy leaves what its critic knows (docs/learning.md). One that walks leans on narrow
-    ones: on Go2 in a third of its steps, with the calves of its front legs.
+    Within wide bounds a new policy does not walk in the steps that a CPU has, one that walks leans on narrow ones
+    (docs/learning.md).
     """
 
     def __init__(self, first: tuple[torch.Tensor, torch.Tensor], final: tuple[torch.Tensor, torch.Tensor]) -> None:
@@ -43,5 +44,8 @@ def build_opening(cfg: SACCfg, env: VecEnv, symmetry: Symmetry | None, device: s
         for largest in (cfg.largest_action, cfg.final_largest_action)
     )
     if symmetry is not None:
-        symmetry.check_action_bounds(*final)
+        try:
+            symmetry.check_action_bounds(*final)
+        except ConfigError as error:
+            raise ConfigError(f"Opened to algorithm.final_largest_action: {error}") from error
     return Opening(first, final)  # type: ignore[arg-type]  # pairs

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 
 from rsl_rl_sac.utils.checkpoint import check_parts
@@ -42,13 +44,24 @@ def check_saved_state(state: dict, parts: dict, networks: dict[str, torch.nn.Mod
         raise CheckpointError("This is not a checkpoint of SAC: it has no target critics (PPO's looks like that).")
     needed = {name: kind for part, kinds in _KINDS.items() if parts.get(part) for name, kind in kinds.items()}
     check_parts({"rank": 0, **state}, {"rank": int, **needed}, "The checkpoint")
-    for part, kinds in _INNER_KINDS.items():
-        if part in needed:
-            check_parts(state[part], kinds, f"The part '{part}' of the checkpoint")
+    check_kept_parts(state, [part for part in _INNER_KINDS if part in needed], "The checkpoint")
     for name, network in networks.items():
         if strict and name in needed:
             _check_network(state[name], network.state_dict())
             _check_atoms(state[name], network.state_dict())
+
+
+def check_kept_parts(state: dict, names: Collection[str], what: str) -> None:
+    """Raise an error if dictionaries of a state are missing, or if they lack what they hold in a state of SAC.
+
+    Args:
+        state: State.
+        names: Names of the dictionaries.
+        what: What to call the state.
+    """
+    check_parts(state, dict.fromkeys(names, dict), what)
+    for name in names:
+        check_parts(state[name], _INNER_KINDS[name], f"The part '{name}' of {what[0].lower()}{what[1:]}")
 
 
 def _check_network(saved: dict, own: dict) -> None:

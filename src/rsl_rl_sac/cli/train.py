@@ -29,7 +29,7 @@ from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.presets import PRESETS, preset
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import check_start, reached_settings
+from rsl_rl_sac.runners.warm_start import REACHED, check_start, go_on_from, reached_settings
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, write_text_atomically
 from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_config, load_run_config, to_plain
 from rsl_rl_sac.utils.distributed import (
@@ -378,9 +378,8 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     """Find the checkpoint to start from, of the same algorithm and of a task that this one extends; take its networks.
 
     Networks are taken as they are since presets may have others on rough terrain, as Isaac Lab has for PPO. SAC's noise
-    and learning rates go on where they were. On ANYmal D, 0.84 of the commands were tracked after nine minutes of rough
-    terrain with the noise that flat ground had ended with, and 0.76 with that of a new run; on Go2, 0.59 without noise
-    after ten minutes with the learning rates that flat ground had ended with, and 0.48 with those of a new run.
+    and learning rates go on where they were: on ANYmal D, 0.84 of the commands were tracked after nine minutes of rough
+    terrain with the noise that flat ground had ended with, and 0.76 with that of a new run.
     """
     # Here: other worlds train without the suite's simulator.
     from rsl_rl_sac.locomotion.runs import load_checkpoint, resolve_run
@@ -395,16 +394,14 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
             f"{options.task} cannot start from '{found.path}': it is of {found.task}, another robot or one that sees"
             " more."
         )
-    networks = [flag for flag in _flags(arguments) if flag.startswith(("--actor.", "--critic."))]
-    _refuse(arguments, networks, f"the networks are those of '{found.path}'")
+    _refuse_networks(arguments, found.path)
     state = load_checkpoint(found)
     check_start(state, found.path)
     options.start_from = str(found.path)
     options.cfg.actor, options.cfg.critic = found.cfg.actor, found.cfg.critic  # type: ignore[assignment]  # same kind
     if isinstance(options.cfg, RunnerCfg) and isinstance(found.cfg, RunnerCfg) and "--config" not in _flags(arguments):
-        for setting, value in reached_settings(found.cfg.algorithm, state).items():  # a repeated run has its own
-            if f"--algorithm.{setting.replace('_', '-')}" not in _flags(arguments):
-                setattr(options.cfg.algorithm, setting, value)
+        reached = reached_settings(found.cfg.algorithm, state)  # a run that is repeated has its own
+        go_on_from(options.cfg.algorithm, reached, _given_settings(arguments))
 
 
 def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: Sequence[str]) -> None:
@@ -419,15 +416,38 @@ def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: 
         if "--max-iterations" in _flags(arguments):
             cfg.max_iterations = options.cfg.max_iterations
         options.cfg = cfg
-    elif type(cfg) is not type(options.cfg) or _networks(cfg) != _networks(options.cfg):
+        return
+    start = training.start_from if training is not None else None
+    if options.start_from is not None and start is None:
+        raise ConfigError(f"The run in '{folder}' did not start from another one: choose another folder.")
+    if start is not None and "--config" not in _flags(arguments):  # what it took over then is not in the preset
+        _refuse_networks(arguments, start)
+        options.start_from = start
+        options.cfg.actor, options.cfg.critic = cfg.actor, cfg.critic  # type: ignore[assignment]  # checked below
+        if isinstance(cfg, RunnerCfg) and isinstance(options.cfg, RunnerCfg):
+            taken_over = {name: getattr(cfg.algorithm, name) for name in REACHED}
+            go_on_from(options.cfg.algorithm, taken_over, _given_settings(arguments))
+    if type(cfg) is not type(options.cfg) or _networks(cfg) != _networks(options.cfg):
         raise ConfigError(
             f"The run in '{folder}' has another algorithm or other networks: go on with --resume {folder}, or choose"
             " another folder."
         )
 
 
+def _given_settings(arguments: Sequence[str]) -> set[str]:
+    """Return the names of the algorithm's settings that a command line gives."""
+    prefix = "--algorithm."
+    return {flag.removeprefix(prefix).replace("-", "_") for flag in _flags(arguments) if flag.startswith(prefix)}
+
+
 def _networks(cfg: RunnerCfg | PPORunnerCfg) -> list[dict]:
     return [to_plain(cfg.to_dict()[name]) for name in ("actor", "critic")]
+
+
+def _refuse_networks(arguments: Sequence[str], start: Path | str) -> None:
+    """Refuse flags of networks that are those of another run."""
+    networks = [flag for flag in _flags(arguments) if flag.startswith(("--actor.", "--critic."))]
+    _refuse(arguments, networks, f"the networks are those of '{start}'")
 
 
 def _refuse(arguments: Sequence[str], flags: Sequence[str], reason: str) -> None:

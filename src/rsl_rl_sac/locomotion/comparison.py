@@ -47,9 +47,14 @@ class Run:
         """Written at the end; holds the minutes the run was made for."""
         return self.folder / "finished.txt"
 
+    @property
+    def had_minutes(self) -> float | None:
+        """The minutes it was made for, None until it is finished."""
+        return float(self.finished_path.read_text()) if self.finished_path.exists() else None
+
     def is_finished(self, minutes: float) -> bool:
         """Return whether the run has had its time."""
-        return self.finished_path.exists() and float(self.finished_path.read_text()) >= minutes
+        return self.had_minutes is not None and self.had_minutes >= minutes
 
 
 class Comparison:
@@ -106,7 +111,7 @@ class Comparison:
         write_text_atomically(text.getvalue(), self.table_path)
 
     def _runs_in_folder(self) -> list[Run]:
-        """Return the runs of this comparison and finished ones of other seeds, by seed."""
+        """Return the runs of this comparison and finished ones of other seeds that had as long, by seed."""
         seeds = {path.name.rpartition("_seed")[2] for path in self.folder.glob("*_seed*")}
         candidates = [
             Run(agent, seed, folder_of_run(self.folder, agent, seed))
@@ -114,7 +119,7 @@ class Comparison:
             for agent in AGENTS
         ]
         own = [run.folder for run in self.runs]
-        return [run for run in candidates if run.folder in own or run.finished_path.exists()]
+        return [run for run in candidates if run.folder in own or run.had_minutes == self.minutes]
 
     def _run_pair(self, runs: list[Run]) -> None:
         if not runs:

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
+from typing import Any
 
 import torch
 from rsl_rl.runners import OnPolicyRunner
@@ -12,6 +14,7 @@ from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.algorithms.annealing import Annealing
+from rsl_rl_sac.algorithms.saved_state import check_kept_parts
 from rsl_rl_sac.config import SACCfg
 from rsl_rl_sac.utils.checkpoint import check_parts, load_safely
 from rsl_rl_sac.utils.errors import CheckpointError
@@ -27,6 +30,18 @@ _FIRST_WEIGHTS = ("mlp.0.weight", "mlp.weights.0", "weights.0")
 
 _BOUNDS = ("distribution.bias", "distribution.scale")
 """Centre and half-width of the actions in the state of SAC's policy."""
+
+
+REACHED = (
+    "target_entropy_scale",
+    "actor_learning_rate",
+    "critic_learning_rate",
+    "final_learning_rate_scale",
+    "action_bounds",
+    "largest_action",
+    "final_largest_action",
+)
+"""Settings that :func:`reached_settings` may return."""
 
 
 def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> None:
@@ -79,28 +94,49 @@ def check_start(state: dict, path: Path | str) -> None:
     check_parts(state, {"actor_state_dict": dict, "critic_state_dict": dict}, what)
 
 
-def reached_settings(cfg: SACCfg, state: dict) -> dict[str, float]:
-    """Return noise and learning rates that a run of SAC had come to when it saved a checkpoint.
+def reached_settings(cfg: SACCfg, state: dict) -> dict[str, Any]:
+    """Return noise, learning rates and bounds that a run of SAC had come to when it saved a checkpoint.
 
     Args:
         cfg: Settings of the run.
         state: Its checkpoint.
 
     Returns:
-        Settings with which another run goes on from there, to the same ends.
+        Settings with which another run goes on from there; bounds only if they had been opening.
     """
-    check_parts(state, {"annealing": dict, "counters": dict}, "The checkpoint to start from")
+    check_kept_parts(state, ("annealing", "counters"), "The checkpoint to start from")
     annealing = Annealing(cfg.target_entropy_updates, cfg.anneal_progress)
     annealing.load_state_dict(state["annealing"])
     share = annealing.share(state["counters"]["num_updates"])
     final_scale = cfg.target_entropy_scale if cfg.final_target_entropy_scale is None else cfg.final_target_entropy_scale
     factor = 1.0 + share * (cfg.final_learning_rate_scale - 1.0)
-    return {
+    reached: dict[str, Any] = {
         "target_entropy_scale": cfg.target_entropy_scale + share * (final_scale - cfg.target_entropy_scale),
         "actor_learning_rate": factor * cfg.actor_learning_rate,
         "critic_learning_rate": factor * cfg.critic_learning_rate,
         "final_learning_rate_scale": min(cfg.final_learning_rate_scale / factor, 1.0),
     }
+    if cfg.final_largest_action is not None:  # no size stands for bounds that are half open
+        bias, scale = (state["actor_state_dict"][name] for name in _BOUNDS)
+        bounds = [(bias - scale).tolist(), (bias + scale).tolist()]
+        reached |= {"action_bounds": bounds, "largest_action": None, "final_largest_action": None}
+    return reached
+
+
+def go_on_from(cfg: SACCfg, reached: dict[str, Any], given: Collection[str]) -> None:
+    """Let a run go on from what another one had come to, but for the settings that it was given.
+
+    Args:
+        cfg: Settings of the run, which are changed.
+        reached: What :func:`reached_settings` returned.
+        given: Names of the settings that the user gave.
+    """
+    keeps = set(given)
+    if cfg.desired_kl is not None or keeps & {"actor_learning_rate", "critic_learning_rate"}:
+        keeps.add("final_learning_rate_scale")  # what is left of the way belongs to the rates reached
+    for name, value in reached.items():
+        if name not in keeps:
+            setattr(cfg, name, value)
 
 
 def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: int) -> dict:
