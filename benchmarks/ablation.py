@@ -81,6 +81,12 @@ def sigma(cfg: RunnerCfg, value: float) -> None:
     cfg.actor.distribution_cfg.init_std = value
 
 
+def soft_bounds_same_noise(cfg: RunnerCfg) -> None:
+    """Take the bounds of the paper, and its first noise, which is in radians within them what the preset's is."""
+    soft_bounds(cfg, "default_pose")
+    sigma(cfg, 0.15)
+
+
 def window(cfg: RunnerCfg, length: int) -> None:
     """Take another length of the returns."""
     cfg.algorithm.n_step = length
@@ -118,6 +124,7 @@ VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
     "sigma_0.15": lambda cfg, task: sigma(cfg, 0.15),
     "sigma_1.0": lambda cfg, task: sigma(cfg, 1.0),
     "bounds_soft": lambda cfg, task: soft_bounds(cfg, "default_pose"),
+    "bounds_soft_sigma_0.15": lambda cfg, task: soft_bounds_same_noise(cfg),
     "bounds_soft_bias_zero": lambda cfg, task: soft_bounds(cfg, "zero"),
     "bounds_hard": hard_bounds,
     "bounds_1": lambda cfg, task: fixed_bounds(cfg, 1.0),

@@ -202,7 +202,12 @@ ABLATION = {
     "base": ("base: σ₀ 0.6, ±0.5 rad, n = 5, start at the default pose", ""),
     "sigma_0.15": ("σ₀ = 0.15, the paper's", "within chance: the temperature sets the noise, σ₀ only the first minute"),
     "sigma_1.0": ("σ₀ = 1.0", "the same, from the other side"),
-    "bounds_soft": ("bounds: soft limits, the paper's", "does not walk yet"),
+    "paper_exploration": (
+        "the paper's exploration: soft limits, σ₀, target entropy and temperature",
+        "walks, somewhat later or within chance",
+    ),
+    "bounds_opening": ("bounds: ±0.5 rad that open to the soft limits as the noise sinks", "no difference"),
+    "bounds_soft": ("bounds: soft limits, all else as in the preset", "does not walk yet"),
     "bounds_soft_bias_zero": (
         "bounds: soft limits, mean-head bias zero",
         "worse: it begins in a pose from which it falls",
@@ -224,6 +229,8 @@ OPTIONS = {
         "one scalar Q-function in place of a categorical one",
         "does not walk yet: the categorical critic decides, too",
     ),
+    "critics_2": ("the smaller of two critics", "within chance"),
+    "physics_fine": ("the physics of the evaluation, 4 x 5 ms", "does not walk yet: noise costs more"),
     "symmetry_off": ("no mirrored transitions", "no difference on Go1"),
     "noise_constant": (
         "noise that stays, and with it the learning rates",
