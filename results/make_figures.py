@@ -25,7 +25,7 @@ IMAGES = FOLDER.parent / "docs" / "images"
 ABLATIONS = {
     "Initial noise": ("sigma_0.15", "sigma_1.0"),
     "Action bounds": ("bounds_1", "bounds_soft", "bounds_hard", "bounds_100", "bounds_soft_bias_zero"),
-    "The paper's exploration": ("paper_exploration",),
+    "Wide bounds that walk": ("bounds_soft_sigma_0.15", "bounds_opening", "paper_exploration"),
     "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
     "Critic": ("critic_scalar", "critics_2", "batch_512"),
     "Noise and learning rates at the end": ("noise_constant", "rates_constant"),

@@ -200,19 +200,20 @@ def rough_from_flat() -> str:
 
 ABLATION = {
     "base": ("base: σ₀ 0.6, ±0.5 rad, n = 5, start at the default pose", ""),
-    "sigma_0.15": ("σ₀ = 0.15, the paper's", "within chance: the temperature sets the noise, σ₀ only the first minute"),
+    "sigma_0.15": ("σ₀ = 0.15, the paper's", "within chance: within ±0.5 rad any will do"),
     "sigma_1.0": ("σ₀ = 1.0", "the same, from the other side"),
     "paper_exploration": (
         "the paper's exploration: soft limits, σ₀, target entropy and temperature",
         "walks, somewhat later or within chance",
     ),
     "bounds_opening": ("bounds: ±0.5 rad that open to the soft limits as the noise sinks", "no difference"),
-    "bounds_soft": ("bounds: soft limits, all else as in the preset", "does not walk yet"),
+    "bounds_soft_sigma_0.15": ("bounds: soft limits, and σ₀ = 0.15, the paper's", "walks: within chance of the base"),
+    "bounds_soft": ("bounds: soft limits, σ₀ 0.6 of them", "does not walk yet: the first noise is 0.6 rad"),
     "bounds_soft_bias_zero": (
         "bounds: soft limits, mean-head bias zero",
         "worse: it begins in a pose from which it falls",
     ),
-    "bounds_hard": ("bounds: hard limits", "as the soft limits"),
+    "bounds_hard": ("bounds: hard limits, σ₀ 0.6 of them", "the same"),
     "bounds_1": (
         "bounds: ±1 unit (0.25 rad)",
         "stands: the entropy that is asked for does not fit in (at most 0.69 nats per joint)",

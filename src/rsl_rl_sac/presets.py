@@ -42,7 +42,7 @@ def _cpu(words: set[str]) -> RunnerCfg:
     """
     cfg = RunnerCfg(num_envs=512, num_steps_per_env=4, max_iterations=5000, save_interval=500, overlap=True)
     cfg.keep_checkpoints = 2
-    cfg.coarse_physics = True  # in which the noise costs a third (benchmarks/exploration.py)
+    cfg.coarse_physics = True  # in which noise costs two fifths less (benchmarks/exploration.py)
     cfg.actor.hidden_dims = [256, 128, 64]
     cfg.critic.hidden_dims = [256, 128, 64]
     cfg.actor.distribution_cfg.init_std = 0.6

@@ -17,8 +17,8 @@ from rsl_rl_sac.utils.errors import ConfigError
 class Opening:
     """Bounds on their way from narrow ones, in which walking is found, to wide ones, which walking may need.
 
-    Within wide bounds a new policy does not walk in the steps that a CPU has, one that walks leans on narrow ones
-    (docs/learning.md).
+    A first noise that is a large share of wide bounds keeps a new policy from walking in the steps that a CPU has. Go1
+    did as well with bounds that opened as with those that stayed narrow, one seed each (docs/learning.md).
     """
 
     def __init__(self, first: tuple[torch.Tensor, torch.Tensor], final: tuple[torch.Tensor, torch.Tensor]) -> None:
