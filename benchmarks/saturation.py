@@ -40,7 +40,7 @@ class Options:
 
     task: str = "Velocity-Flat-Unitree-Go1"
     """Task."""
-    variants: tuple[str, ...] = ("base", "bounds_soft", "bounds_100", "paper_exploration")
+    variants: tuple[str, ...] = ("base", "bounds_soft", "paper_exploration")
     """Variants of the ablation; the base has bounds of 0.5 rad."""
     iterations: tuple[int, ...] = (75, 150, 300, 600)
     """When to measure, in iterations of 2048 steps; the actor begins to move at the first of them."""

@@ -117,7 +117,7 @@ def test_first(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setitem(MAKER["compare_flat_first"].__globals__, "flat_curves", lambda: curves)
     text = MAKER["compare_flat_first"]()
-    assert text.startswith("SAC comes to 0.8 first in 3 of 4 pairs of runs. PPO comes there at all in 2 of them")
+    assert text.startswith("SAC comes to 0.8 first in 3 of 4 pairs of runs. PPO comes there as well in 2 of them")
     assert text.endswith("SAC takes 0.50 to 0.75 of its time and 0.50 to 0.75 of its steps.")
 
 

@@ -18,7 +18,7 @@ from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import REMEMBERED_SAMPLES, go_on_from, reached_settings
+from rsl_rl_sac.runners.warm_start import REACHED, REMEMBERED_SAMPLES, go_on_from, reached_settings
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -275,7 +275,9 @@ def test_opened_bounds_stay() -> None:
         "counters": counters(60),
         "actor_state_dict": actor,
     }
-    go_on_from(cfg, reached_settings(cfg, state), set())
+    reached = reached_settings(cfg, state)
+    assert set(reached) == set(REACHED)  # what a run that is started again keeps
+    go_on_from(cfg, reached, set())
     assert cfg.action_bounds == [[-1.0, -0.5], [3.0, 0.5]]
     assert cfg.largest_action is None and cfg.final_largest_action is None
 

@@ -11,7 +11,8 @@ import numpy as np
 FEWEST_VALUES = 3
 """Fewer values than this have no interval: resampling two of them says nothing about a third.
 
-Of three it is just the smallest to the largest, which holds the true mean in three cases of four rather than 95 %."""
+Of three it is just the smallest to the largest, which holds the true mean in three cases of four rather than 95 %.
+"""
 
 
 def bootstrap_interval(
