@@ -2,10 +2,10 @@
 
 """What each of the paper's changes, and each option of the preset, is worth: one taken back at a time, equal steps.
 
-    python benchmarks/ablation.py [--steps 4e6] [--seeds 1] [--variants base n1 bounds_soft]
+    python benchmarks/ablation.py [--steps 3.5e6] [--seeds 1] [--first-seed 0] [--variants base n1 bounds_soft]
 
-The base is the preset ``cpu``. Every run writes its learning curve as it goes; runs that are finished are not repeated,
-and what the table has of others stays in it.
+The base is the preset ``cpu``. Every run writes its learning curve as it goes, and comes into the table when it ends.
+Runs that are finished are not repeated, and what the table has of others stays in it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,12 @@ class Options:
 
     task: str = "Velocity-Flat-Unitree-Go1"
     """Task."""
-    steps: float = 4e6
+    steps: float = 3.5e6
     """Environment steps of each run; the preset's noise and learning rates have come down after 3.6 M."""
     seeds: int = 1
     """Seeds of each variant."""
+    first_seed: int = 0
+    """First of these seeds."""
     variants: tuple[str, ...] = ()
     """Variants to train; all by default."""
     processes: int = 2
@@ -102,6 +104,14 @@ def critics_averaged(cfg: RunnerCfg) -> None:
     cfg.critic.num_critics, cfg.algorithm.value_reduction = 2, "mean"
 
 
+def unscaled_rewards(cfg: RunnerCfg) -> None:
+    """Learn from the rewards as they are; range of values and temperature are in the same unit."""
+    scale, algorithm = cfg.algorithm.reward_scale, cfg.algorithm
+    low, high = cfg.critic.value_range
+    cfg.critic.value_range = (low / scale, high / scale)
+    algorithm.reward_scale, algorithm.init_temperature = 1.0, algorithm.init_temperature / scale
+
+
 def paper_exploration(cfg: RunnerCfg) -> None:
     """Explore as the paper does: its bounds, first noise, target entropy and temperature, in our scale of rewards."""
     paper = SACCfg()
@@ -143,6 +153,11 @@ VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
     "batch_1024_fewer": lambda cfg, task: settings(cfg.algorithm, batch_size=1024, num_mini_batches=4),
     "actor_at_once": lambda cfg, task: settings(cfg.algorithm, actor_start_update=0),
     "noise_lasting": lambda cfg, task: settings(cfg.algorithm, exploration_correlation=(0.8, 0.8)),
+    "noise_mixed": lambda cfg, task: settings(cfg.algorithm, exploration_scale=(0.4, 2.0)),
+    "kl_0.006": lambda cfg, task: settings(cfg.algorithm, desired_kl=0.006, final_learning_rate_scale=1.0),
+    "actor_every_step": lambda cfg, task: settings(cfg.algorithm, policy_update_frequency=1),
+    "overlap_off": lambda cfg, task: settings(cfg, overlap=False),
+    "reward_scale_1": lambda cfg, task: unscaled_rewards(cfg),
     "rates_constant": lambda cfg, task: settings(cfg.algorithm, final_learning_rate_scale=1.0),
     "noise_constant": lambda cfg, task: constant_noise(cfg),
     "physics_fine": lambda cfg, task: settings(cfg, coarse_physics=False),
@@ -161,39 +176,46 @@ def hide_time_outs(env: VecEnv) -> None:
     env.step = naive_step  # type: ignore[method-assign]
 
 
-def train(variant: str, seed: int, options: Options) -> None:
-    """Train one variant, unless it is finished."""
+def train(job: tuple[str, int, Options]) -> tuple[str, int, str]:
+    """Train one variant with one seed, unless it is finished; return both and its score."""
+    variant, seed, options = job
     cfg = preset("cpu", options.task)
     assert isinstance(cfg, RunnerCfg)
     VARIANTS[variant](cfg, options.task)
     cfg.seed, cfg.max_iterations = seed, round(options.steps / (cfg.num_envs * cfg.num_steps_per_env))
-    training = Training(options.task, cfg, options.folder / f"{variant}_{seed}", num_cores=1)
+    training = Training(options.task, cfg, run_folder(variant, seed, options), num_cores=1)
     if variant == NAIVE:
         hide_time_outs(training.env)
-    score = training.run()
-    print(f"{variant}, seed {seed}: {score.line()}", flush=True)
+    return variant, seed, training.run().line()
+
+
+def run_folder(variant: str, seed: int, options: Options) -> Path:
+    """Return the folder of a run."""
+    return options.folder / f"{variant}_{seed}"
 
 
 def main(options: Options) -> None:
-    """Train all variants and write their curves into one table."""
+    """Train all variants and write their curves into one table, each as soon as it ends."""
     variants = options.variants or tuple(VARIANTS)
     unknown = sorted(set(variants) - set(VARIANTS))
     if unknown:
         raise SystemExit(f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}.")
-    jobs = [(variant, seed, options) for seed in range(options.seeds) for variant in variants]
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    jobs = [(variant, seed, options) for seed in seeds for variant in variants]
     # New processes: each has its own threads and its own memory.
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
-        pool.starmap(train, jobs, chunksize=1)
-    made = {(variant, seed) for variant, seed, _ in jobs}
-    rows = [
-        row
-        for row in read_rows(CURVES / f"ablation_{options.task}.csv")
-        if (row["agent"], int(row["seed"])) not in made
-    ]
-    for variant, seed, _ in jobs:
-        curve = read_curve(options.folder / f"{variant}_{seed}" / "curve.csv")
-        rows += [{"task": options.task, "agent": variant, "seed": seed, **row} for row in curve]
-    write_rows(f"ablation_{options.task}", rows, CURVES)
+        for variant, seed, score in pool.imap_unordered(train, jobs):
+            print(f"{variant}, seed {seed}: {score}", flush=True)
+            add_to_table(variant, seed, options)
+
+
+def add_to_table(variant: str, seed: int, options: Options) -> None:
+    """Write the curve of a run into the table, in place of what it has of that variant and seed."""
+    name = f"ablation_{options.task}"
+    rows = [row for row in read_rows(CURVES / f"{name}.csv") if (row["agent"], row["seed"]) != (variant, str(seed))]
+    curve = read_curve(run_folder(variant, seed, options) / "curve.csv")
+    rows += [{"task": options.task, "agent": variant, "seed": seed, **row} for row in curve]
+    write_rows(name, rows, CURVES)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:

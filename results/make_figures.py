@@ -27,8 +27,10 @@ ABLATIONS = {
     "Action bounds": ("bounds_1", "bounds_soft", "bounds_hard", "bounds_100", "bounds_soft_bias_zero"),
     "Wide bounds that walk": ("bounds_soft_sigma_0.15", "bounds_opening", "paper_exploration"),
     "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
-    "Critic": ("critic_scalar", "critics_2", "batch_512"),
-    "Noise and learning rates at the end": ("noise_constant", "rates_constant"),
+    "Critic": ("critic_scalar", "critic_layer_norm", "critics_2", "critics_2_mean"),
+    "Batches, rewards, overlap": ("batch_512", "batch_1024_fewer", "reward_scale_1", "overlap_off"),
+    "How fast the actor follows": ("actor_at_once", "actor_every_step", "kl_0.006"),
+    "Noise": ("noise_lasting", "noise_mixed", "noise_constant", "rates_constant"),
     "Symmetry and physics": ("symmetry_off", "physics_fine"),
 }
 """Variants of the ablation by panel, each beside the base."""
@@ -38,8 +40,12 @@ def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
     """Draw tracking against environment steps, a panel for each kind of change made, the base in black in all."""
     made = {curve.agent for curve in curves}
     panels = {panel: made.intersection(variants) for panel, variants in ABLATIONS.items() if made & set(variants)}
-    with drawing(path, 1, len(panels), (4.0 * len(panels), 3.6), sharey=True) as (figure, axes):
-        for axis, (panel, variants) in zip(axes.flat, panels.items(), strict=True):
+    columns = 3
+    rows = -(-len(panels) // columns)
+    with drawing(path, rows, columns, (4.0 * columns, 3.2 * rows), sharex=True, sharey=True) as (figure, axes):
+        for axis in axes.flat[len(panels) :]:
+            axis.remove()
+        for axis, (panel, variants) in zip(axes.flat, panels.items(), strict=False):
             for variant in ("base", *sorted(variants)):
                 runs = [curve for curve in curves if curve.agent == variant]
                 grid, mean = mean_curve(runs, "env_steps", "tracking")

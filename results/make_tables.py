@@ -79,8 +79,9 @@ def compare_flat() -> str:
         cells += [averaged(walks_after(runs, "seconds", 60.0), 1) for runs in agents]
         cells += [averaged(walks_after(runs, "env_steps", 1e6), 2) for runs in agents]
         rows.append([robot, str(len(agents[0])), *cells])
-    header = ["20 minutes of flat ground", "Seeds", "Tracking: SAC", "PPO", "Minutes to 0.8: SAC", "PPO"]
-    return markdown([*header, "Million steps to 0.8: SAC", "PPO"], rows)
+    quantities = ("Tracking", "Minutes to 0.8", "Million steps to 0.8")
+    header = [f"{quantity}: {name}" for quantity in quantities for name in TITLES.values()]
+    return markdown(["Flat ground, 20 minutes", "Seeds", *header], rows)
 
 
 def compare_flat_difference() -> str:
@@ -115,8 +116,8 @@ def compare_flat_first() -> str:
     parts = [values[both, 0] / values[both, 1] for values in columns]
     time, steps = (f"{part.min():.2f} to {part.max():.2f}" for part in parts)
     return (
-        f"SAC comes to {WALKING} first in {first.sum()} of {len(pairs)} pairs of runs. PPO"
-        f" comes there as well in {both.sum()} of them, where SAC takes {time} of its time and {steps} of its steps."
+        f"SAC reaches {WALKING} first in {first.sum()} of {len(pairs)} pairs of runs. PPO"
+        f" reaches it too in {both.sum()} of them, where SAC takes {time} of PPO's time and {steps} of its steps."
     )
 
 
@@ -131,7 +132,8 @@ def compare_flat_seeds() -> str:
             cells.append(listed([steps / 1e6 for steps in ends(runs, "env_steps")], 1))
             rows.append([robot if agent == "sac" else "", title, *cells])
     return markdown(
-        ["Robot", "", "Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps in all"], rows
+        ["Robot", "Agent", *("Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps, total")],
+        rows,
     )
 
 
@@ -145,9 +147,9 @@ def halved_noise() -> str:
         cells = [f"{score:.3f}" for score in ends(runs, "tracking")]
         cells += [listed([minutes], 1) for minutes in walks_after(runs, "seconds", 60.0)]
         rows.append([robot_name(halved.task), str(halved.seed), *cells])
-    names = ("SAC", "PPO, one unit", "PPO, half a unit")
+    names = ("SAC", "PPO, σ 1.0", "PPO, σ 0.5")
     header = [f"{quantity}: {name}" for quantity in ("Tracking", "Minutes to 0.8") for name in names]
-    return markdown(["20 minutes of flat ground", "Seed", *header], rows)
+    return markdown(["Flat ground, 20 minutes", "Seed", *header], rows)
 
 
 SCORES = (("tracking", 3), ("episode_return", 1), ("survival", 2))
@@ -192,7 +194,7 @@ def rough_from_flat() -> str:
         cells = [listed(ends(runs, column), digits) for column, digits in SCORES for runs in agents]
         rows.append([robot_name(curves[0].task), *cells])
     header = [f"{quantity}: {name}" for quantity in ("Tracking", "Return", "Survival") for name in TITLES.values()]
-    return markdown(["30 minutes of rough terrain", *header], rows)
+    return markdown(["Rough terrain, 30 minutes", *header], rows)
 
 
 ABLATION = {
@@ -200,7 +202,7 @@ ABLATION = {
     "sigma_0.15": ("σ₀ = 0.15, the paper's", "within chance: within ±0.5 rad any will do"),
     "sigma_1.0": ("σ₀ = 1.0", "the same, from the other side"),
     "paper_exploration": (
-        "the paper's exploration: soft limits, σ₀, target entropy and temperature",
+        "the paper's exploration: soft limits, σ₀, target entropy and temperature; start at the default pose",
         "walks, somewhat later or within chance",
     ),
     "bounds_opening": ("bounds: ±0.5 rad that open to the soft limits as the noise sinks", "no difference"),
@@ -240,18 +242,25 @@ OPTIONS = {
 
 
 def ablation(names: dict[str, tuple[str, str]], middle: float = 1.9e6) -> str:
-    """Return one line for each variant, with its score with noise on the way and all scores at the end."""
-    curves = {curve.agent: curve for curve in read_curves(FOLDER / "ablation_Velocity-Flat-Unitree-Go1.csv")}
+    """Return one line for each variant, with the scores of its seeds with noise on the way, and all at the end."""
+    curves = read_curves(FOLDER / "ablation_Velocity-Flat-Unitree-Go1.csv")
     rows = []
     for variant, (name, verdict) in names.items():
-        run = curves[variant]
-        nearest = int(np.argmin(np.abs(run.columns["env_steps"] - middle)))
-        cells = [f"{run.columns['training_tracking'][index]:.2f}" for index in (nearest, -1)]
-        cells += [f"{ends([run], 'tracking')[0]:.3f}", f"{ends([run], 'survival')[0]:.2f}"]
+        runs = of_agent(curves, variant)
+        noisy = [run.columns["training_tracking"] for run in runs]
+        nearest = [int(np.argmin(np.abs(run.columns["env_steps"] - middle))) for run in runs]
+        cells = [listed([values[index] for values, index in zip(noisy, nearest, strict=True)], 2)]
+        cells += [listed([values[-1] for values in noisy], 2)]
+        cells += [listed(ends(runs, "tracking"), 2), listed(ends(runs, "survival"), 2)]
         rows.append([name, *cells, verdict])
-    return markdown(
-        ["Setting", "With noise, 1.9 M (± 0.25)", "With noise, 3.5 M", "Score, 3.5 M", "Survival", "Verdict"], rows
-    )
+    header = [
+        "Setting",
+        "Tracking with noise, 1.9 M steps (± 0.25)",
+        "With noise, 3.5 M",
+        "Tracking, 3.5 M",
+        "Survival",
+    ]
+    return markdown([*header, "Verdict"], rows)
 
 
 TABLES: dict[str, Callable[[], str]] = {

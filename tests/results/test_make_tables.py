@@ -117,8 +117,8 @@ def test_first(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     monkeypatch.setitem(MAKER["compare_flat_first"].__globals__, "flat_curves", lambda: curves)
     text = MAKER["compare_flat_first"]()
-    assert text.startswith("SAC comes to 0.8 first in 3 of 4 pairs of runs. PPO comes there as well in 2 of them")
-    assert text.endswith("SAC takes 0.50 to 0.75 of its time and 0.50 to 0.75 of its steps.")
+    assert text.startswith("SAC reaches 0.8 first in 3 of 4 pairs of runs. PPO reaches it too in 2 of them")
+    assert text.endswith("SAC takes 0.50 to 0.75 of PPO's time and 0.50 to 0.75 of its steps.")
 
 
 def write_comparison(folder: Path, task: str, rows: Sequence[tuple[str, float, float, float, float]]) -> None:
@@ -162,7 +162,7 @@ def test_rough_from_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(MAKER["rough_from_flat"].__globals__, "FOLDER", tmp_path)
     lines = MAKER["rough_from_flat"]().splitlines()
     titles = "Tracking: SAC | Tracking: PPO | Return: SAC | Return: PPO | Survival: SAC | Survival: PPO"
-    assert lines[0] == f"| 30 minutes of rough terrain | {titles} |"
+    assert lines[0] == f"| Rough terrain, 30 minutes | {titles} |"
     assert lines[2:] == ["| A1 | 0.610 | 0.680 | 6.1 | 6.8 | 0.69 | 0.75 |"]
 
 
