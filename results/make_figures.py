@@ -58,6 +58,20 @@ def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
         figure.suptitle(title)
 
 
+def draw_starts(curves: Sequence[Curve], path: Path, title: str) -> None:
+    """Draw tracking with noise against time, a line for each task."""
+    with drawing(path, 1, 1, (6.5, 4)) as (figure, ((axis,),)):
+        for curve in curves:
+            # The first evaluation comes before any training.
+            minutes, tracking = curve.columns["seconds"][1:] / 60.0, curve.columns["training_tracking"][1:]
+            axis.plot(minutes, tracking, marker="o", label=curve.task.removeprefix("Velocity-"))
+        axis.set_xlabel("minutes on one core")
+        axis.set_ylabel("tracking score with noise")
+        axis.grid(alpha=0.3)
+        axis.legend(fontsize=8)
+        figure.suptitle(title)
+
+
 def draw_overview(comparisons: Sequence[Sequence[Curve]], path: Path) -> None:
     """Draw tracking on several robots, a column each, against time and against steps: every seed, and their mean."""
     units = (("seconds", 60.0, "minutes on one core"), ("env_steps", 1e6, "million steps"))
@@ -86,8 +100,11 @@ def main() -> None:
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)
-        draw = draw_ablation if table.name.startswith("ablation") else draw_comparison
-        draw(curves, figure, curves[0].task)
+        if table.stem == "five_minutes":
+            draw_starts(curves, figure, "From scratch, five minutes")
+        else:
+            draw = draw_ablation if table.name.startswith("ablation") else draw_comparison
+            draw(curves, figure, curves[0].task)
         print(f"{table.name} -> {figure.relative_to(FOLDER.parent)}")
     write_tables()
 

@@ -34,7 +34,7 @@ def _ppo_paper(words: set[str]) -> PPORunnerCfg:
 
 
 def _cpu(words: set[str]) -> RunnerCfg:
-    """Chosen by experiment for machines without a GPU (docs/learning.md): on Go1, with Go2 and H1 as a check.
+    """Chosen by experiment for machines without a GPU (docs/learning.md): on Go1 and Go2, then ANYmal B and H1.
 
     Bold noise within narrow bounds, which breaks the feet's contacts; it goes down once the robot walks. It is the same
     in radians on every robot, whatever its unit of action: bounds of 0.5, and noise that goes from 0.14 to 0.06. With
@@ -79,8 +79,8 @@ def _action_scale(words: set[str]) -> float:
 def _ppo_cpu(words: set[str]) -> PPORunnerCfg:
     """Isaac Lab's settings of each task, with fewer environments, normalized observations, and small networks on rough.
 
-    Of 512, 1024 and 2048 environments, Go2 walked soonest with 1024 (docs/learning.md). On rough Isaac Lab has 512, 256
-    and 128 units, with which a core makes 1 500 steps a second on Go2, half as many as with SAC's.
+    Of 512, 1024 and 2048 environments, Go2 needed the fewest steps with 512 and 1024 (docs/learning.md). On rough Isaac
+    Lab has 512, 256 and 128 units, with which a core makes 1 500 steps a second on Go2, half as many as with SAC's.
     """
     cfg = PPORunnerCfg(num_envs=1024, max_iterations=1000, save_interval=50, keep_checkpoints=2)
     is_flat = "rough" not in words

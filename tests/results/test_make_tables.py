@@ -182,3 +182,14 @@ def test_rough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[5] == "| SAC: million steps |  | 1.0 | 1.5 | 2.5 | 3.5 | 4.0 | 5.0 |"
     assert lines[6] == "| SAC: minute of the evaluation |  | 6.0 | 9.0 | 15.0 | 21.0 | 24.0 | 30.0 |"
     assert lines[-1] == "| PPO: minute of the evaluation |  | 5.1 | 10.2 | 15.3 | 20.4 | 25.5 | 30.6 |"
+
+
+def test_five_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line for each task, the policy with its noise at whole minutes, between evaluations if need be."""
+    rows = [("sac", 0, 0, 0.0, 1.0), ("sac", 1, 0.2, 0.4, 0.9), ("sac", 3, 0.6, 0.8, 0.7), ("sac", 5, 1.25, 1.0, 0.5)]
+    write_comparison(tmp_path, "Velocity-Rough-Unitree-H1", rows)
+    (tmp_path / "compare_Velocity-Rough-Unitree-H1.csv").rename(tmp_path / "five_minutes.csv")
+    monkeypatch.setitem(MAKER["five_minutes"].__globals__, "FOLDER", tmp_path)
+    # With noise the rows have half of the tracking: 0.2, 0.3 halfway, 0.4, 0.45 halfway, 0.5.
+    expected = "| H1, rough | 1.25 | 0.20 | 0.30 | 0.40 | 0.45 | 0.50 | 1.00 (0.50) |"
+    assert MAKER["five_minutes"]().splitlines()[2:] == [expected]
