@@ -20,7 +20,7 @@ from rsl_rl_sac.utils.config_base import (
     is_number,
 )
 
-OBS_DTYPES = ("float32", "float16", "bfloat16", "float64")
+REPLAY_DTYPES = ("float32", "float16", "bfloat16", "float64")
 """Names of the types in which the replay can store observations and actions."""
 
 
@@ -279,7 +279,7 @@ class SACCfg(Cfg):
     """KL divergence by which an iteration shall change the policy; the actor's learning rate follows it."""
 
     actor_start_update: int = 0
-    """Gradient steps of the critics before the first of the actor."""
+    """Gradient steps of the critics before the first of actor and temperature."""
 
     value_reduction: str = "min"
     """What the targets and the actor take of the critics' values: ``min``, as the paper does, or ``mean``."""
@@ -303,7 +303,7 @@ class SACCfg(Cfg):
     """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` never samples such transitions."""
 
     replay_dtype: str = "float32"
-    """Type in which observations are stored: ``float32``, or ``float16``/``bfloat16`` for half the memory."""
+    """Type in which observations are stored: ``float32``, ``float64``; half the memory: ``float16``, ``bfloat16``."""
 
     replay_action_dtype: str = "float32"
     """Type in which actions are stored."""
@@ -371,7 +371,7 @@ class SACCfg(Cfg):
         ways = ("error", "drop")
         check(self.missing_final_obs in ways, "missing_final_obs", self.missing_final_obs, "'error' or 'drop'")
         for name in ("replay_dtype", "replay_action_dtype"):
-            check(getattr(self, name) in OBS_DTYPES, name, getattr(self, name), f"one of {', '.join(OBS_DTYPES)}")
+            check(getattr(self, name) in REPLAY_DTYPES, name, getattr(self, name), f"one of {', '.join(REPLAY_DTYPES)}")
 
 
 UNLIMITED_ITERATIONS = 10**9

@@ -235,6 +235,17 @@ class TestCheckpoint:
         assert len(other.storage) == len(alg.storage) == 128
         assert "replay_state_dict" not in small_alg()[0].save()
 
+    @pytest.mark.parametrize(("desired_kl", "actor_rate"), [(None, 1e-5), (0.01, 7e-4)])
+    def test_other_learning_rates(self, desired_kl: float | None, actor_rate: float) -> None:
+        """The configuration's learning rates count, but for one that the KL divergence has moved."""
+        alg, _ = small_alg(desired_kl=desired_kl)
+        alg.actor_optimizer.param_groups[0]["lr"] = 7e-4
+        rates = {"actor_learning_rate": 1e-5, "critic_learning_rate": 2e-5, "temperature_learning_rate": 3e-5}
+        other, _ = small_alg(desired_kl=desired_kl, **rates)
+        other.load(alg.save(), None, True)
+        optimizers = (other.actor_optimizer, other.critic_optimizer, other.temperature_optimizer)
+        assert [optimizer.param_groups[0]["lr"] for optimizer in optimizers] == [actor_rate, 2e-5, 3e-5]
+
     def test_of_ppo(self) -> None:
         """A checkpoint of PPO is told apart."""
         with pytest.raises(CheckpointError, match="not a checkpoint of SAC"):

@@ -21,9 +21,10 @@ from rsl_rl_sac.config import RndCfg, SymmetryCfg
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.extensions import ReplayRND, build_rnd
 from rsl_rl_sac.runners import OffPolicyRunner
+from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY
 from rsl_rl_sac.storage import ReplayStorage
 from rsl_rl_sac.utils import CheckpointError, ConfigError
-from tests.helpers import small_alg, small_cfg
+from tests.helpers import differences, flat_state, small_alg, small_cfg
 
 GROUPS = {"actor": ["policy"], "critic": ["policy"], "rnd_state": ["policy"]}
 GAMMA = 0.9
@@ -338,6 +339,15 @@ def test_runners_train_and_log(
     assert torch.equal(fresh.alg.rnd.novelty(obs), runner.alg.rnd.novelty(obs))
 
 
+class WithPlace(DoubleIntegrator):
+    """Has a group of observations for RND alone."""
+
+    def get_observations(self) -> TensorDict:
+        """Return the observations, and the position once more."""
+        obs = super().get_observations()
+        return TensorDict({"policy": obs["policy"], "place": obs["policy"][:, :1]}, obs.batch_size)
+
+
 class TestCheckpoint:
     """What does not fit is refused before anything changes."""
 
@@ -369,5 +379,30 @@ class TestCheckpoint:
         """Other networks are refused by the checkpoint's error."""
         alg, _ = small_alg(rnd_cfg=RndCfg())
         other, _ = small_alg(rnd_cfg=replace(RndCfg(), num_outputs=3))
+        before = flat_state(other.save())
         with pytest.raises(CheckpointError, match="does not fit"):
             other.load(alg.save(), None, True)
+        assert differences(before, flat_state(other.save())) == []
+
+    def test_goes_on_without_the_replay(self) -> None:
+        """What has become familiar still is, where a training goes on with an empty replay."""
+        alg, env = small_alg(rnd_cfg=RndCfg())
+        collect(alg, env, 12)
+        alg.update()
+        other, _ = small_alg(rnd_cfg=RndCfg())
+        other.load(alg.save(), WITHOUT_REPLAY, True)
+        saved, loaded = (flat_state(one.save()["rnd_state_dict"]) for one in (alg, other))
+        assert saved["/update_counter"] == 12 and differences(saved, loaded) == []
+
+    def test_group_of_its_own(self) -> None:
+        """A replay that holds observations for RND alone is taken over without RND, and without those."""
+        algs, env = [], WithPlace(num_envs=16, max_episode_length=5)
+        for rnd_cfg in (RndCfg(), None):
+            cfg = small_cfg(rnd_cfg=rnd_cfg, save_replay=True).to_dict()
+            cfg["obs_groups"] = {"actor": ["policy"], "critic": ["policy"], "rnd_state": ["place"]}
+            algs.append(SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu"))
+        alg, plain = algs
+        collect(alg, env, 12)
+        assert len(alg.storage.timeout_table) > 0 and "place" in alg.storage.timeout_table.rows
+        plain.load(alg.save(), None, True)
+        assert len(plain.storage) == 12 * 16

@@ -85,6 +85,42 @@ def test_resume_is_exact(tmp_path: pathlib.Path) -> None:
     assert run_processes(resume_both, tmp_path) == [[], []]
 
 
+class Uneven(DoubleIntegrator):
+    """Says how far it is: nothing in the first process, twice the task in the second."""
+
+    def step(self, actions: torch.Tensor) -> tuple:
+        """Step and tell."""
+        obs, rewards, dones, extras = super().step(actions)
+        return obs, rewards, dones, {**extras, "progress": 2.0 * launched_rank()}
+
+
+def resume_while_waiting(folder: pathlib.Path) -> tuple[list[str], float]:
+    """Train straight, and in two parts, until what is waited for has come; return what differs, and how far it is."""
+    cfg = small_cfg(save_replay=True, anneal_progress=0.4, final_target_entropy_scale=0.1)
+    cfg.algorithm.target_entropy_updates = (0, 40)
+
+    def make(name: str, seed: int) -> OffPolicyRunner:
+        return OffPolicyRunner(Uneven(16, seed=rank_seed(seed, launched_rank())), cfg.to_dict(), str(folder / name))
+
+    straight = make("straight", 0)
+    straight.learn(8, init_at_random_ep_len=True)
+    make("first", 0).learn(4, init_at_random_ep_len=True)
+    resumed = make("second", 9)
+    resumed.load(str(folder / "first" / "model_3.pt"))
+    resumed.learn(4, init_at_random_ep_len=True)
+    share = straight.alg.annealing.share(straight.alg.num_updates)
+    return differences(whole_state(straight), whole_state(resumed)), share
+
+
+def test_resume_while_waiting_is_exact(tmp_path: pathlib.Path) -> None:
+    """What each process has seen of its progress goes on: 0 and 2, which come to 0.4 in the mean after 51 steps.
+
+    After 32 steps, where it is stopped, they are at 0 and 0.55; with both at 0 it would not begin within the 64 steps.
+    """
+    for differing, share in run_processes(resume_while_waiting, tmp_path):
+        assert differing == [] and 0.0 < share < 1.0
+
+
 def load_damaged(folder: pathlib.Path) -> list[str]:
     """Load checkpoints of which the replay of the second process is damaged or gone; return what was said."""
     runner = make_runner(folder)

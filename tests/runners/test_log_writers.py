@@ -105,6 +105,7 @@ class FakeWandb(types.ModuleType):
         self.configs: dict = {}
         self.scalars: dict[str, list[float]] = {}
         self.project = ""
+        self.is_finished = False
         self.config = types.SimpleNamespace(update=self.configs.update)
         self.Settings = types.SimpleNamespace
 
@@ -122,6 +123,7 @@ class FakeWandb(types.ModuleType):
 
     def finish(self) -> None:
         """End the run."""
+        self.is_finished = True
 
 
 @pytest.mark.parametrize(
@@ -144,6 +146,7 @@ def test_wandb(
         cfg.algorithm.num_mini_batches, cfg.algorithm.batch_size, cfg.algorithm.replay_size = 2, 16, 1000
     training = Training("Velocity-Flat-Unitree-Go1", cfg, tmp_path, evaluation_envs=2, num_cores=1)
     training.run()
+    assert wandb.is_finished
     assert wandb.project == cfg.experiment_name
     assert wandb.configs["env_cfg"] == training.env.cfg and "rewards" in wandb.configs["env_cfg"]
     losses = [values for name, values in wandb.scalars.items() if name.startswith("Loss/")]

@@ -9,11 +9,13 @@ import pathlib
 
 import pytest
 import torch
+from tensordict import TensorDict
 
 from rsl_rl_sac.cli.main import main
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.runners import OffPolicyRunner
 from rsl_rl_sac.runners.dump import load_dump, replay_dump
+from rsl_rl_sac.runners.numbers import VectorStep
 from rsl_rl_sac.storage.replay_storage import _CUT
 from rsl_rl_sac.utils import ConfigError, NonFiniteError
 from tests.helpers import differences, small_cfg, whole_state
@@ -148,6 +150,28 @@ def test_quarantine_of_all_for_one_step() -> None:
     runner = make_runner(Faulty("reward", list(range(16)), math.nan), non_finite="quarantine")
     runner.learn(3)
     assert cut_places(runner) == [(BAD_STEP, env) for env in range(16)]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_some_actions(overlap: bool) -> None:
+    """Actions that are not finite are neither taken nor stored, not even in half precision."""
+    env = Faulty("reward", [], 0.0)
+    cfg = small_cfg(replay_size=16 * 100, replay_action_dtype="float16")
+    cfg.non_finite, cfg.overlap = "quarantine", overlap
+    runner = OffPolicyRunner(env, cfg.to_dict())
+    step = runner.numbers.step
+
+    def some_broken(obs: TensorDict, actions: torch.Tensor) -> VectorStep:
+        actions = actions.clone()
+        if env.count == BAD_STEP:
+            actions[[3, 7]] = math.nan
+        return step(obs, actions)
+
+    runner.numbers.step = some_broken  # type: ignore[method-assign]
+    runner.learn(3)
+    assert env.seen[BAD_STEP][[3, 7]].tolist() == [[0.0], [0.0]]
+    assert runner.alg.storage.actions[BAD_STEP, [3, 7]].tolist() == [[0.0], [0.0]]
+    assert cut_places(runner) == [(BAD_STEP, 3), (BAD_STEP, 7)]
 
 
 def test_nothing_left() -> None:

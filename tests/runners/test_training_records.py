@@ -140,6 +140,15 @@ def test_damaged_curve(tmp_path: pathlib.Path, damage: str) -> None:
         read_curve(path)
 
 
+def test_curve_of_another_version(tmp_path: pathlib.Path) -> None:
+    """A curve with other columns than a run goes on with is named, and so are the columns."""
+    path = tmp_path / "curve.csv"
+    path.write_text("iteration,speed\n0,0.2\n")
+    assert read_curve(path, ["speed", "iteration"]) == [{"iteration": 0.0, "speed": 0.2}]
+    with pytest.raises(CheckpointError, match=r"another version of this package \(speed, tracking in one of them only"):
+        read_curve(path, ["iteration", "tracking"])
+
+
 def test_draws_what_there_is(tmp_path: pathlib.Path) -> None:
     """A curve of another world, without tracking, is drawn as well, narrower."""
     row = {"env_steps": 1.0, "episode_return": 2.0, "episode_length": 3.0}

@@ -151,14 +151,19 @@ def test_it_trains_on_and_resumes(pair: Pair, tmp_path: pathlib.Path) -> None:
 
 
 def test_other_networks_are_refused(pair: Pair, tmp_path: pathlib.Path) -> None:
-    """Other hidden layers, a policy without values and, for SAC, other bounds: one line, and no folder of a run."""
-    cases = {"hidden layers": "does not fit the networks of this run", "policy": "holds a policy without values"}
+    """Other layers or critics, a policy without values, for SAC other bounds: one line, and no folder of a run."""
+    misfit = "does not fit the networks of this run"
+    cases = {"hidden layers": misfit, "critic": misfit, "policy": "holds a policy without values"}
     if isinstance(pair.rough.cfg, RunnerCfg):
-        cases["bounds"] = "has other bounds of the actions"
+        cases |= {"bounds": "has other bounds of the actions", "critics": misfit}
     for case, message in cases.items():
         cfg, path = make_cfg("sac" if isinstance(pair.rough.cfg, RunnerCfg) else "ppo"), pair.path
         if case == "hidden layers":
             cfg.actor.hidden_dims = [32, 8]
+        elif case == "critic":
+            cfg.critic.hidden_dims = [32, 8]
+        elif case == "critics" and isinstance(cfg, RunnerCfg):
+            cfg.critic.num_critics = 3
         elif case == "policy":
             path = pair.path.with_name("model_best.pt")
         elif isinstance(cfg, RunnerCfg):

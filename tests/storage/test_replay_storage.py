@@ -399,13 +399,14 @@ class TestStorage:
             storage.add(obs, torch.full((4, 1), 1e5), torch.zeros(4), torch.zeros(4))
         assert len(storage) == 0
 
-    def test_invalid_steps_are_never_drawn(self) -> None:
+    @pytest.mark.parametrize("dtype", [torch.bool, torch.int64, torch.float32])
+    def test_invalid_steps_are_never_drawn(self, dtype: torch.dtype) -> None:
         """Of two environments the second is invalid in step 3: all of the 20 starts but that one are drawn."""
         obs = TensorDict({"policy": torch.zeros(2, 1)}, batch_size=[2])
         storage = ReplayStorage(2, 40, obs, 1, 1, GAMMA)
         for step in range(11):
             invalid = torch.tensor([False, step == 3])
-            storage.add(obs, torch.zeros(2, 1), torch.zeros(2), invalid, invalid, obs, invalid)
+            storage.add(obs, torch.zeros(2, 1), torch.zeros(2), invalid, invalid, obs, invalid.to(dtype))
         drawn = set(storage.sample(2000).indices.tolist())
         assert drawn == set(range(20)) - {2 * 3 + 1}
 

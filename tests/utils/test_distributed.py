@@ -50,6 +50,20 @@ def normalize_together() -> tuple[torch.Tensor, torch.Tensor, int]:
     return normalizer.mean, normalizer.std, int(normalizer.count)
 
 
+def stop_counting() -> tuple[int, float]:
+    """Update statistics that end after 5 samples, with 4 and 4 and 4 of both processes together."""
+    join_processes("cpu")
+    normalizer = EmpiricalNormalization(1, until=5)
+    for value in (1.0, 3.0, 100.0):
+        update_normalizer(normalizer, torch.full((2, 1), value))
+    return int(normalizer.count), float(normalizer.mean)
+
+
+def test_statistics_that_end() -> None:
+    """As in one process, an update begins only while the count is below the limit: two of the three, with mean 2."""
+    assert run_processes(stop_counting) == [(8, 2.0), (8, 2.0)]
+
+
 def test_statistics_of_all_that_was_seen() -> None:
     """Mean, deviation and count are those of one array of everything, and the same in both processes."""
     (mean, std, count), other = run_processes(normalize_together)

@@ -307,6 +307,16 @@ class SAC:
         elif kl < 0.5 * desired_kl:
             group["lr"] = min(group["lr"] * 1.5, 1e-3)
 
+    def _take_learning_rates(self) -> None:
+        """Go on with the learning rates of this configuration, not with those of a checkpoint.
+
+        Where they sink, :meth:`_anneal` does the rest; one that follows the KL divergence goes on where it was.
+        """
+        for name, optimizer in (("critic", self.critic_optimizer), ("temperature", self.temperature_optimizer)):
+            optimizer.param_groups[0]["lr"] = getattr(self.cfg, f"{name}_learning_rate")
+        if self.cfg.desired_kl is None:
+            self.actor_optimizer.param_groups[0]["lr"] = self.cfg.actor_learning_rate
+
     def _anneal(self) -> None:
         """Lower the learning rates and open the bounds, on the way to the final ones."""
         share = self.annealing.share(self.num_updates)
@@ -423,7 +433,7 @@ class SAC:
             self.storage.check_state_dict(loaded_dict["replay_state_dict"])
         rnd = self.rnd if parts.get("rnd") else None
         if rnd is not None:
-            rnd.check(loaded_dict.get("rnd_state_dict"), has_replay)
+            rnd.check(loaded_dict.get("rnd_state_dict"), has_replay, strict)
         try:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
@@ -435,6 +445,7 @@ class SAC:
             if parts.get("optimizer"):
                 for name in ("actor", "critic", "temperature"):
                     getattr(self, f"{name}_optimizer").load_state_dict(loaded_dict[f"{name}_optimizer_state_dict"])
+                self._take_learning_rates()
             if rnd is not None:
                 rnd.load(loaded_dict["rnd_state_dict"], self.storage.num_envs, strict)
         except (RuntimeError, ValueError, KeyError) as error:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 import torch
 
-from rsl_rl_sac.utils.checkpoint import check_parts
+from rsl_rl_sac.utils.checkpoint import check_network, check_parts
 from rsl_rl_sac.utils.errors import CheckpointError
 
 _KINDS: dict[str, dict[str, type]] = {
@@ -47,7 +47,7 @@ def check_saved_state(state: dict, parts: dict, networks: dict[str, torch.nn.Mod
     check_kept_parts(state, [part for part in _INNER_KINDS if part in needed], "The checkpoint")
     for name, network in networks.items():
         if strict and name in needed:
-            _check_network(state[name], network.state_dict())
+            check_network(state[name], network.state_dict())
             _check_atoms(state[name], network.state_dict())
 
 
@@ -62,16 +62,6 @@ def check_kept_parts(state: dict, names: Collection[str], what: str) -> None:
     check_parts(state, dict.fromkeys(names, dict), what)
     for name in names:
         check_parts(state[name], _INNER_KINDS[name], f"The part '{name}' of {what[0].lower()}{what[1:]}")
-
-
-def _check_network(saved: dict, own: dict) -> None:
-    for name in [*own, *(name for name in saved if name not in own)]:
-        shapes = [tuple(values[name].shape) if name in values else "none" for values in (saved, own)]
-        if shapes[0] != shapes[1]:
-            raise CheckpointError(
-                f"The checkpoint does not fit the networks of this run: the shape of '{name}' is {shapes[0]} there and"
-                f" {shapes[1]} here."
-            )
 
 
 def _check_atoms(saved: dict, own: dict) -> None:

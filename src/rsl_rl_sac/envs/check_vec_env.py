@@ -108,8 +108,9 @@ def check_step(
     """
     num_envs = next(iter(shapes.values()))[0]
     vectors = {"rewards": rewards, "dones": dones}
-    if extras.get("time_outs") is not None:
-        vectors["extras['time_outs']"] = extras["time_outs"]
+    for name in ("time_outs", "invalid"):
+        if extras.get(name) is not None:
+            vectors[f"extras['{name}']"] = extras[name]
     for name, value in vectors.items():
         if not isinstance(value, torch.Tensor) or value.shape != (num_envs,):
             found = tuple(value.shape) if isinstance(value, torch.Tensor) else f"a {type(value).__name__}"

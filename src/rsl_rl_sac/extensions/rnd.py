@@ -15,6 +15,7 @@ from tensordict import TensorDict
 
 from rsl_rl_sac.config import RndCfg
 from rsl_rl_sac.storage import Batch, ReplayStorage
+from rsl_rl_sac.utils.checkpoint import check_network, check_parts
 from rsl_rl_sac.utils.distributed import update_normalizer
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
@@ -153,16 +154,23 @@ class ReplayRND(RandomNetworkDistillation):
             "recompute_rewards": self.cfg.recompute_rewards,
         }
 
-    def check(self, state: dict | None, has_replay: bool) -> None:
+    def check(self, state: dict | None, has_replay: bool, strict: bool = True) -> None:
         """Raise an error if training cannot go on from what a checkpoint holds.
 
         Args:
             state: What :meth:`save` returned, None if the checkpoint has none.
             has_replay: Whether the replay is loaded too.
+            strict: Whether the parameters must match exactly.
         """
         if state is None:
             parts = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
-            raise CheckpointError(f"The checkpoint is of a run without RND. To begin with RND, pass load_cfg={parts}.")
+            raise CheckpointError(
+                f"The checkpoint is of a run without RND. To begin with RND, pass load_cfg={parts}, or --start-from on"
+                " the command line."
+            )
+        check_parts(state, {"networks": dict, "optimizer": dict, "update_counter": int}, "The checkpoint's RND")
+        if strict:
+            check_network(state["networks"], self.state_dict())
         if has_replay and state["recompute_rewards"] != self.cfg.recompute_rewards:
             raise CheckpointError(
                 f"The saved replay is of a run with rnd_cfg.recompute_rewards = {state['recompute_rewards']}: its"

@@ -202,7 +202,7 @@ class SquashedGaussian(Distribution):
         mean, log_std = self._parameters_or_raise()
         limit = 1.0 - torch.finfo(outputs.dtype).eps
         latent = torch.atanh(((outputs - self.bias) / self.scale).clamp(-limit, limit))
-        return self._log_prob((latent - mean) / log_std.exp(), log_std, latent)
+        return _log_prob((latent - mean) / log_std.exp(), log_std, latent, self.scale)
 
     def deterministic_output(self, mlp_output: torch.Tensor) -> torch.Tensor:
         """Return ``b + c tanh(mu)``."""
@@ -255,9 +255,6 @@ class SquashedGaussian(Distribution):
 
     def _squash(self, latent: torch.Tensor) -> torch.Tensor:
         return self.bias + self.scale * torch.tanh(latent)
-
-    def _log_prob(self, noise: torch.Tensor, log_std: torch.Tensor, latent: torch.Tensor) -> torch.Tensor:
-        return _log_prob(noise, log_std, latent, self.scale)
 
     def _quadrature(self) -> tuple[torch.Tensor, torch.Tensor]:
         """Latent Gauss-Hermite nodes of the current distribution, ``[nodes, ..., d]``, and their weights."""

@@ -13,9 +13,6 @@ import torch.nn as nn
 class ScalarHead(nn.Module):
     """The output is the value; the loss is the mean squared error (Eq. 2)."""
 
-    num_outputs = 1
-    """Outputs of a network."""
-
     def forward(self, outputs: torch.Tensor) -> torch.Tensor:
         """Return the values."""
         return outputs
@@ -68,7 +65,6 @@ class CategoricalHead(nn.Module):
             smoothing: Standard deviation of the target's Gaussian in distances between atoms.
         """
         super().__init__()
-        self.num_outputs = num_atoms
         spacing = (high - low) / (num_atoms - 1)
         self.register_buffer("support", torch.linspace(low, high, num_atoms))
         self.register_buffer("edges", torch.linspace(low - spacing / 2, high + spacing / 2, num_atoms + 1))

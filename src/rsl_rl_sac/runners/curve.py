@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Collection
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -32,19 +33,31 @@ def write_curve(path: Path, rows: list[dict[str, float]]) -> None:
     write_text_atomically(text.getvalue(), path)
 
 
-def read_curve(path: Path) -> list[dict[str, float]]:
+def read_curve(path: Path, columns: Collection[str] | None = None) -> list[dict[str, float]]:
     """Read a learning curve; a missing one has no rows.
 
+    Args:
+        path: File.
+        columns: Columns that it must have, no more and no less; None takes any.
+
     Raises:
-        CheckpointError: If the file is damaged.
+        CheckpointError: If the file is damaged, or of other columns.
     """
     if not path.exists():
         return []
     try:
         with path.open(newline="") as file:
-            return [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file, strict=True)]
+            reader = csv.DictReader(file, strict=True)
+            rows = [{name: float(value) for name, value in row.items()} for row in reader]
     except (TypeError, ValueError, csv.Error) as error:  # a row that is too short or too long, or not of numbers
         raise CheckpointError(f"The learning curve '{path}' is damaged: delete its last line, or the file.") from error
+    if rows and columns is not None and set(rows[0]) != set(columns):
+        names = ", ".join(sorted(set(rows[0]) ^ set(columns)))
+        raise CheckpointError(
+            f"The learning curve '{path}' is of another version of this package ({names} in one of them only): move it"
+            " away, and the run goes on with a new one."
+        )
+    return rows
 
 
 def draw_curve(path: Path, rows: list[dict[str, float]], title: str = "") -> None:

@@ -51,13 +51,13 @@ _LOGGER_TENSORS = ("cur_reward_sum", "cur_episode_length", "cur_ereward_sum", "c
 _LOGGER_QUEUES = ("rewbuffer", "lenbuffer", "erewbuffer", "irewbuffer")
 _LOGGER_NUMBERS = ("tot_timesteps", "tot_time")
 
-WITHOUT_REPLAY = dict.fromkeys(("actor", "critic", "optimizer", "iteration"), True)
+WITHOUT_REPLAY = dict.fromkeys(("actor", "critic", "optimizer", "iteration", "rnd"), True)
 """Parts of a checkpoint with which a training goes on, but not exactly."""
 
 _RUNNER_STATE: dict[str, type] = {name: dict for name in ("rng", "logger_tensors", "logger_queues", "logger_numbers")}
 """Parts of the runner's own state."""
 
-_OWN_STATE = ("explorer", "rank", "rnd_state_dict", "runner")
+_OWN_STATE = ("annealing", "explorer", "rank", "rnd_state_dict", "runner")
 """Parts of a checkpoint that differ between processes. At its top are those of the first."""
 
 
@@ -162,6 +162,7 @@ class OffPolicyRunner(OnPolicyRunner):
         with torch.inference_mode():
             for _ in range(self.cfg["num_steps_per_env"]):
                 step = self._guard(self.numbers.step, obs, self.alg.act(obs))
+                self.alg.record(obs, step.actions)  # those taken: quarantine replaces what is not finite
                 obs = self._store(step)
         collected = time.perf_counter()
         losses = self._guard(self.alg.update)
@@ -365,6 +366,7 @@ class OffPolicyRunner(OnPolicyRunner):
         try:
             self.env.load_state_dict(state["env"])  # type: ignore[attr-defined]
         except (RuntimeError, ValueError, KeyError) as error:
+            self.env.load_state_dict(own_state)  # type: ignore[attr-defined]  # it may have stopped halfway
             reason = " ".join(str(error).split())
             raise CheckpointError(f"The saved state of the environment does not fit this one: {reason}") from error
         return own_state

@@ -60,7 +60,7 @@ class Progress:
     updates: int = 0
     """Gradient steps."""
     seconds: float = 0.0
-    """Time spent on training; evaluations and checkpoints are not counted."""
+    """Time spent on training; evaluations are not counted."""
     cpu_seconds: float = 0.0
     """Processor time of the same."""
     budget: float | None = None
@@ -242,9 +242,13 @@ class Training:
                 self._evaluate()
                 self.progress.scored_now = True
                 self._tell()
-            with _rsl_rl_quiet(), contextlib.suppress(_StopTraining), self._stop_on_interrupt():
-                self._clock.start()
-                self.runner.learn(remaining, init_at_random_ep_len=True)
+            try:
+                with _rsl_rl_quiet(), contextlib.suppress(_StopTraining), self._stop_on_interrupt():
+                    self._clock.start()
+                    self.runner.learn(remaining, init_at_random_ep_len=True)
+            finally:  # learn() does so at its end, which it does not come to
+                if getattr(self.runner.logger, "writer", None) is not None:
+                    self.runner.logger.stop_logging_writer()
         if self.progress.score is None:  # the run was over, and its curve is gone
             self._evaluate()
         assert self.progress.score is not None
@@ -300,12 +304,14 @@ class Training:
 
     def is_over(self) -> bool:
         """Return whether the time or the iterations of the run are used up, or its score is reached."""
-        progress = self.progress
-        shares = [progress.iteration / self.cfg.max_iterations]
+        return self._budget() >= 1.0 or self._is_good_enough()
+
+    def _budget(self) -> float:
+        """Return the share of the iterations or of the time that is used up, whichever is larger, 0 to 1."""
+        shares = [self.progress.iteration / self.cfg.max_iterations]
         if self.minutes is not None:
-            shares.append(progress.seconds / (60.0 * self.minutes))
-        progress.budget = min(max(shares), 1.0)
-        return progress.budget >= 1.0 or self._is_good_enough()
+            shares.append(self.progress.seconds / (60.0 * self.minutes))
+        return min(max(shares), 1.0)
 
     def _is_good_enough(self) -> bool:
         """Return whether the last evaluation reached what was asked for; the untrained policy's does not count."""
@@ -341,6 +347,7 @@ class Training:
             self._next_evaluation = (self.progress.seconds // interval + 1.0) * interval
 
     def _tell(self) -> None:
+        self.progress.budget = self._budget()
         if self.listener is not None:
             self.listener(self.progress)
 
@@ -391,9 +398,11 @@ class Training:
         self.progress.updates = infos.get("updates", 0)
         self._clock = _Clock(infos.get("seconds", 0.0), infos.get("cpu_seconds", 0.0) if self.is_first else 0.0)
         self.progress.seconds, self.progress.cpu_seconds = self._clock.seconds, self._clock.cpu_seconds
-        self._curve = [row for row in read_curve(self.curve_path) if row["iteration"] <= done]
+        score_columns = self.world.score_class.columns()
+        columns = {*PROGRESS_COLUMNS, *self.world.training_columns(self.env), *score_columns}
+        self._curve = [row for row in read_curve(self.curve_path, columns) if row["iteration"] <= done]
         if self._curve:
-            values = {name: self._curve[-1][name] for name in self.world.score_class.columns()}
+            values = {name: self._curve[-1][name] for name in score_columns}
             self.progress.score = self.world.score_class(**values, num_episodes=self._evaluation_envs)  # type: ignore[arg-type]
         self._schedule_evaluation()
 

@@ -16,7 +16,7 @@ from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.algorithms.annealing import Annealing
 from rsl_rl_sac.algorithms.saved_state import check_kept_parts
 from rsl_rl_sac.config import SACCfg
-from rsl_rl_sac.utils.checkpoint import check_parts, load_safely
+from rsl_rl_sac.utils.checkpoint import check_network, check_parts, load_safely
 from rsl_rl_sac.utils.errors import CheckpointError
 
 REMEMBERED_SAMPLES = 100_000
@@ -73,12 +73,12 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         own_targets = algorithm.target_critic.state_dict()
         state["target_critic_state_dict"] = _widened_model(targets, own_targets, None, num_actions)
     try:
+        if not is_sac:  # rsl_rl loads the actor before it looks at the critic
+            for name, model in (("actor", actor), ("critic", critic)):
+                check_network(state[f"{name}_state_dict"], model.state_dict())
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
-    except RuntimeError as error:  # torch's message has a line for every tensor: the first that differs is enough
-        reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
-        raise CheckpointError(f"{what} does not fit the networks of this run: {reason}") from error
 
 
 def check_start(state: dict, path: Path | str) -> None:
@@ -157,10 +157,11 @@ def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: i
     for name, tensor in own.items():
         if not isinstance(saved.get(name), torch.Tensor) or saved[name].dim() != tensor.dim():
             continue  # refused when it is loaded
-        longer = [axis for axis, size in enumerate(saved[name].shape) if size < tensor.shape[axis]]
-        if len(longer) != 1:
+        axis = tensor.dim() - 2 if tensor.dim() == 3 else tensor.dim() - 1  # of the inputs; critics have [N, in, out]
+        if [i for i, size in enumerate(tensor.shape) if size != saved[name].shape[i]] != [axis]:
+            continue  # refused as well
+        if saved[name].shape[axis] > tensor.shape[axis]:
             continue
-        (axis,) = longer
         if name in statistics:
             values, num_after = statistics[name], 0
         elif name in _FIRST_WEIGHTS:

@@ -230,7 +230,7 @@ class ReplayStorage:
         """
         if self.total_steps > 0:
             newest = self.flags[(self.total_steps - 1) % self.num_steps]
-            newest[(newest & _DONE) == 0 if envs is None else envs.to(self.device)] |= _CUT
+            newest[(newest & _DONE) == 0 if envs is None else envs.to(self.device) > 0] |= _CUT
             self.last_cut_step = self.total_steps - 1
 
     def newest_observations(self, num_steps: int) -> TensorDict:

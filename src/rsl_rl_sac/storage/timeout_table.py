@@ -41,13 +41,13 @@ class TimeoutTable:
         return len(self) * sum(tensor[0].numel() * tensor.element_size() for tensor in tensors)
 
     def append(self, keys: torch.Tensor, rows: dict[str, torch.Tensor]) -> None:
-        """Append rows. The keys are sorted and larger than every key in the table."""
+        """Append rows, of its own groups. The keys are sorted and larger than every key in the table."""
         count = keys.shape[0]
         if self._end + count > self.keys.shape[0]:
             self._make_room(count)
         self.keys[self._end : self._end + count] = keys
-        for group, values in rows.items():
-            self.rows[group][self._end : self._end + count] = values
+        for group, own_rows in self.rows.items():
+            own_rows[self._end : self._end + count] = rows[group]
         self._end += count
 
     def expire(self, first_valid_key: int) -> None:

@@ -71,6 +71,17 @@ def _write_atomically(write: Callable[[BinaryIO], object], path: str | os.PathLi
     _fsync_folder(path.parent)
 
 
+def check_network(saved: dict, own: dict) -> None:
+    """Raise an error if the saved parameters of a network have other names or shapes than its own."""
+    for name in [*own, *(name for name in saved if name not in own)]:
+        shapes = [tuple(values[name].shape) if name in values else "none" for values in (saved, own)]
+        if shapes[0] != shapes[1]:
+            raise CheckpointError(
+                f"The checkpoint does not fit the networks of this run: the shape of '{name}' is {shapes[0]} there and"
+                f" {shapes[1]} here."
+            )
+
+
 def check_plain(content: object, where: str = "") -> None:
     """Raise an error that names the first value which :func:`load_safely` would refuse later."""
     if isinstance(content, dict):

@@ -148,7 +148,7 @@ def update_normalizer(normalizer: EmpiricalNormalization, values: torch.Tensor) 
         normalizer: Statistics, the same in every process.
         values: What this process saw. Shape: ``(count, size)``.
     """
-    if not normalizer.training:
+    if not normalizer.training or (normalizer.until is not None and normalizer.count >= normalizer.until):
         return
     count = values.shape[0]
     # Moments around the old mean, in double precision: they can be added up without loss.
