@@ -73,7 +73,7 @@ def test_flags_of_absent_sections() -> None:
         (["compare", TASK, "--first-seed", "-1"], "--first-seed must not be negative, got -1"),
         (["compare", TASK, "--start-from", "Velocity-Flat-Unitree-Go2"], "cannot start from Velocity-Flat-Unitree-Go2"),
         (["compare", TASK, "--start-from", "Velocity-Rough-Unitree-Go1"], "or one that sees more"),
-        (["compare", TASK, "--start-from", TASK], "SAC has no run with seed 0. Make it with: rsl-rl-sac compare"),
+        (["compare", TASK, "--start-from", TASK], "SAC has no finished run with seed 0. Make it with: rsl-rl-sac"),
         (["compare", TASK, "--preset", "gpu"], "Unknown preset 'gpu'"),
         (["compare", TASK, "--evaluation-minutes", "-1"], "--evaluation-minutes must not be negative, got -1"),
         (["evaluate", TASK, "--episodes", "0"], "There is no run in"),
@@ -244,12 +244,53 @@ def test_film(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: p
     ("flags", "expected"),
     [([], 5000), (["--minutes", "9"], UNLIMITED_ITERATIONS), (["--minutes", "9", "--max-iterations", "7"], 7)],
 )
-def test_minutes_decide_alone(monkeypatch: pytest.MonkeyPatch, flags: list[str], expected: int) -> None:
+def test_minutes_decide_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, flags: list[str], expected: int
+) -> None:
     """Iterations of the preset end a run only if no time is given; those of the command line always do."""
+    monkeypatch.chdir(tmp_path)
     asked: list[int] = []
     monkeypatch.setattr("rsl_rl_sac.cli.train.train", lambda options, folder: asked.append(options.cfg.max_iterations))
     main(["train", TASK, *flags])
     assert asked == [expected]
+
+
+def test_runs_of_the_same_second(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:
+    """Each has a folder of its own, and one that fails before it has written anything leaves none behind."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("rsl_rl_sac.cli.train._new_folder", lambda options: pathlib.Path("logs", TASK, "now"))
+    folders: list[pathlib.Path] = []
+
+    def refused(options: object, folder: pathlib.Path) -> None:
+        folders.append(folder)
+        raise ConfigError("no")
+
+    monkeypatch.setattr("rsl_rl_sac.cli.train.train", refused)
+    with pytest.raises(SystemExit):
+        main(["train", TASK])
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr("rsl_rl_sac.cli.train.train", lambda options, folder: folders.append(folder))
+    for _ in range(3):
+        main(["train", TASK])
+    assert [folder.name for folder in folders] == ["now", "now", "now_2", "now_3"]
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_more_than_fits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Too many environments for the memory is one line that says what to lower."""
+    monkeypatch.chdir(tmp_path)
+
+    def too_many(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("rsl_rl_sac.locomotion.world.make_env", too_many)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "Velocity-Flat-Unitree-Go1", "--num-envs", "1000000000"])
+    errors = capsys.readouterr().err
+    assert end.value.code == 2 and "not enough memory for the environments: lower num_envs" in errors
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_compare_hands_options_on(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> None:

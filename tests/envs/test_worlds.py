@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from rsl_rl_sac.envs.worlds import find_world, make_world_env
+from rsl_rl_sac.envs.worlds import find_world
 from rsl_rl_sac.utils.errors import ConfigError
 
 WITHOUT = """
@@ -27,8 +27,6 @@ def test_prefix() -> None:
     assert type(world).__name__ == "GymnasiumWorld" and name == "Pendulum-v1"
     world, name = find_world("Velocity-Flat-Unitree-Go1")
     assert type(world).__name__ == "LocomotionWorld" and name == "Velocity-Flat-Unitree-Go1"
-    env = make_world_env("gym:Pendulum-v1", num_envs=3, seed=1)
-    assert env.num_envs == 3 and env.get_observations()["policy"].shape == (3, 3)
 
 
 def test_unknown_world() -> None:

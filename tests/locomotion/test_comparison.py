@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import os
 import pathlib
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
-from rsl_rl_sac.locomotion.comparison import Comparison, share_cores
+from rsl_rl_sac.locomotion.comparison import Comparison, Run, share_cores
 from rsl_rl_sac.locomotion.curves import Curve, end_differences, mean_curve, read_curves
 from rsl_rl_sac.locomotion.figures import draw_comparison
 from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
@@ -60,6 +62,51 @@ class TestRuns:
         assert started == []
         Comparison(TASK, tmp_path, 3.0, [0]).run()
         assert started == ["sac", "ppo"]
+
+    def test_other_settings_are_refused(self, tmp_path: pathlib.Path) -> None:
+        """What is there with another preset, other physics or more minutes is not shown as what was asked for."""
+        for agent in ("sac", "ppo"):
+            write_run(tmp_path / f"{agent}_seed0", [0.2, 0.9], minutes=2.0)
+        Comparison(TASK, tmp_path, 2.0, [0], fine_physics=True).run()
+        table = (tmp_path / "curves.csv").read_text()
+        others: list[dict] = [{}, {"preset": "paper", "fine_physics": True}]
+        for other in others:
+            with pytest.raises(ConfigError, match=r"have the settings .*'fine_physics': True.* choose another"):
+                Comparison(TASK, tmp_path, 2.0, [0], **other).run()
+        with pytest.raises(ConfigError, match="runs of 2 minutes"):
+            Comparison(TASK, tmp_path, 1.0, [0], fine_physics=True).run()
+        assert (tmp_path / "curves.csv").read_text() == table
+
+    def test_damaged_mark(self, tmp_path: pathlib.Path) -> None:
+        """A run whose mark was cut off is not finished, and is no obstacle."""
+        write_run(tmp_path / "sac_seed0", [0.2, 0.9], minutes=2.0)
+        run = Comparison(TASK, tmp_path, 2.0, [0]).runs[0]
+        assert run.is_finished(2.0)
+        run.finished_path.write_text("")
+        assert run.had_minutes is None and not run.is_finished(2.0)
+
+    def test_interrupt_is_passed_on(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If only the comparison is interrupted, the trainings are told once, save and end."""
+        program = (
+            "import pathlib, sys, time\nfolder = pathlib.Path(sys.argv[1])\n"
+            "try:\n    (folder / 'started').touch()\n    time.sleep(60)\n"
+            "except KeyboardInterrupt:\n    (folder / 'saved').touch()\n"
+        )
+
+        def start(self: Comparison, run: Run, cores: set[int]) -> subprocess.Popen:
+            run.folder.mkdir(parents=True)
+            return subprocess.Popen([sys.executable, "-c", program, str(run.folder)], start_new_session=True)
+
+        def interrupt(runs: list[Run]) -> None:
+            if all((run.folder / "started").exists() for run in runs):
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(Comparison, "_start", start)
+        monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
+        comparison = Comparison(TASK, tmp_path, 1.0, [0], listener=interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            comparison.run()
+        assert all((run.folder / "saved").exists() and run.had_minutes is None for run in comparison.runs)
 
     def test_table(self, tmp_path: pathlib.Path) -> None:
         """The table has the rows of all runs, and reads back as curves."""

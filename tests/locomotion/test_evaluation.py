@@ -4,13 +4,18 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
 
-from rsl_rl_sac.locomotion import make_env
+from rsl_rl_sac.locomotion import make_env, register_robot, registry, tasks
 from rsl_rl_sac.locomotion.evaluation import evaluate, make_evaluation_env
+from rsl_rl_sac.locomotion.tasks import VelocityTaskCfg
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -104,6 +109,21 @@ def test_after_a_fall_nothing_counts() -> None:
     assert score.episode_return == pytest.approx(returns.mean())
     assert score.tracking_lin == pytest.approx(tracking[:, 0].mean() / 150)
     assert score.tracking_ang == pytest.approx(tracking[:, 1].mean() / 150)
+
+
+def test_nothing_to_score(tmp_path: pathlib.Path) -> None:
+    """A task whose rewards do not tell how well it tracks is refused before it is trained for nothing."""
+
+    def without_turning(robot: str, rough: bool) -> VelocityTaskCfg:
+        cfg = tasks.unitree_quadruped(robot, rough)
+        return replace(cfg, rewards={name: term for name, term in cfg.rewards.items() if "ang_vel_z" not in name})
+
+    data = json.loads((pathlib.Path(registry.__file__).parent / "robots" / "unitree_go1.json").read_text())
+    path = tmp_path / "robot.json"
+    path.write_text(json.dumps({**data, "name": "straight"}))
+    register_robot("Straight", path, without_turning)
+    with pytest.raises(ConfigError, match="cannot be scored: its rewards lack track_ang_vel_z_exp,"):
+        make_evaluation_env("Velocity-Flat-Straight", 2)
 
 
 def test_no_noise_no_pushes_no_curriculum() -> None:

@@ -12,6 +12,7 @@ import pytest
 import torch
 from rsl_rl.modules import EmpiricalNormalization
 
+from rsl_rl_sac.envs.evaluation import EVALUATION_SEED
 from rsl_rl_sac.utils.distributed import (
     average,
     from_first,
@@ -142,6 +143,8 @@ def test_wrong_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_seeds() -> None:
-    """The first process has the seed of the run; runs with successive seeds share none."""
+    """The first process has the seed of the run; runs with successive seeds share none, nor those of evaluations."""
     seeds = [rank_seed(seed, rank) for seed in range(100) for rank in range(100)]
     assert rank_seed(7, 0) == 7 and len(set(seeds)) == len(seeds)
+    # A vector environment of Gymnasium counts up from its seed: 8192 for training, 1000 for an evaluation.
+    assert not any(seed - 1000 < EVALUATION_SEED < seed + 8192 for seed in seeds)

@@ -99,9 +99,9 @@ def run(arguments: Sequence[str]) -> None:
         _check_start(options.task, start, seeds)
     with _Display(options) as display:
         more = ["--evaluation-minutes", str(options.evaluation_minutes)]
-        if options.fine_physics:
-            more.append("--no-coarse-physics")
-        comparison = Comparison(options.task, folder, options.minutes, seeds, options.preset, more, display, start)
+        comparison = Comparison(
+            options.task, folder, options.minutes, seeds, options.preset, more, display, start, options.fine_physics
+        )
         try:
             comparison.run()
         except KeyboardInterrupt:
@@ -121,11 +121,13 @@ def _check_start(task: str, folder: Path, seeds: Sequence[int]) -> None:
     if not LocomotionWorld().extends(task, folder.name):
         raise ConfigError(f"{task} cannot start from {folder.name}: another robot, or one that sees more.")
     for agent in AGENTS:
-        missing = [seed for seed in seeds if not find_checkpoints(folder_of_run(folder, agent, seed))]
+        runs = [Run(agent, seed, folder_of_run(folder, agent, seed)) for seed in seeds]
+        missing = [run.seed for run in runs if run.had_minutes is None or not find_checkpoints(run.folder)]
         if missing:
             raise ConfigError(
-                f"There is nothing to start from in '{folder}': {agent.upper()} has no run with seed {missing[0]}. Make"
-                f" it with: rsl-rl-sac compare {folder.name} --first-seed {seeds[0]} --seeds {len(seeds)}"
+                f"There is nothing to start from in '{folder}': {agent.upper()} has no finished run with seed"
+                f" {missing[0]}. Make it with: rsl-rl-sac compare {folder.name} --first-seed {seeds[0]} --seeds"
+                f" {len(seeds)}"
             )
 
 

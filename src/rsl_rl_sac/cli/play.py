@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import tyro
@@ -89,6 +89,7 @@ class PlayOptions:
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse_options(PlayOptions, "rsl-rl-sac play", arguments)
+    _refuse_ignored(options)
     file = resolve_run(options.run, options.logs, options.task)
     if options.seed < 0:
         raise ConfigError(f"--seed must not be negative, got {options.seed}.")
@@ -100,6 +101,17 @@ def run(arguments: Sequence[str]) -> None:
         show(file, ground, options)
     else:
         film(file, ground, options)
+
+
+def _refuse_ignored(options: PlayOptions) -> None:
+    """Raise an error that names flags of the film beside --viewer, and those of the page without."""
+    of_film, of_page = ("output", "seconds"), ("host", "port")
+    defaults = {field.name: field.default for field in fields(PlayOptions)}
+    ignored = [name for name in (of_film if options.viewer else of_page) if getattr(options, name) != defaults[name]]
+    if ignored:
+        flags = ", ".join(f"--{name}" for name in ignored)
+        reason = "with --viewer there is no film" if options.viewer else "without --viewer there is no page"
+        raise ConfigError(f"{flags} would be ignored: {reason}.")
 
 
 def film(file: PolicyFile, ground: Ground, options: PlayOptions) -> None:

@@ -10,7 +10,7 @@ import itertools
 import math
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -191,15 +191,17 @@ def run(arguments: Sequence[str]) -> None:
         if code != 0:
             raise SystemExit(code)
         return
-    try:
-        train(options, folder)
-    except LostProcessError as error:
-        print(f"rsl-rl-sac: {error}", file=sys.stderr)
-        raise SystemExit(LOST_PROCESS_EXIT_CODE) from None
-    except KeyboardInterrupt:  # before there was anything to save, or a second one, while the last policy was scored
-        if launched_rank() == 0 and find_checkpoints(folder):
-            print(_how_to_go_on(options.task, folder))
-        raise
+    is_new = options.folder is None and options.resume is None
+    with _claimed(folder) if is_new and launched_rank() == 0 else contextlib.nullcontext(folder) as folder:
+        try:
+            train(options, folder)
+        except LostProcessError as error:
+            print(f"rsl-rl-sac: {error}", file=sys.stderr)
+            raise SystemExit(LOST_PROCESS_EXIT_CODE) from None
+        except KeyboardInterrupt:  # before there was anything to save, or a second one, while the last was scored
+            if launched_rank() == 0 and find_checkpoints(folder):
+                print(_how_to_go_on(options.task, folder))
+            raise
 
 
 def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
@@ -479,6 +481,28 @@ def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
         if argument.startswith(f"{flag}="):
             return argument.split("=", 1)[1]
     return default
+
+
+@contextlib.contextmanager
+def _claimed(folder: Path) -> Iterator[Path]:
+    """Make a folder that no other process has, numbered if need be, as runs that start in the same second need.
+
+    If the run fails before it has written anything, nothing is left behind.
+    """
+    name, missing = folder.name, [parent for parent in folder.parents if not parent.exists()]
+    for number in itertools.count(2):
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            folder = folder.with_name(f"{name}_{number}")
+    try:
+        yield folder
+    except BaseException:
+        with contextlib.suppress(OSError):  # something is in it
+            for path in (folder, *missing):
+                path.rmdir()
+        raise
 
 
 def _new_folder(options: TrainOptions) -> Path:

@@ -16,6 +16,7 @@ from tensordict import TensorDict
 
 from rsl_rl_sac.envs.evaluation import EVALUATION_SEED, EpisodeOutcomes, EpisodeScore, Policy, run_episodes
 from rsl_rl_sac.envs.worlds import World
+from rsl_rl_sac.utils.config_base import one_line
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError, MissingDependencyError
 
 try:
@@ -257,9 +258,11 @@ def _wrappers(name: str) -> tuple[type[gymnasium.Wrapper], ...]:
             importlib.import_module(module)
         env = gymnasium.make(task)
     except gymnasium.error.DependencyNotInstalled as error:
-        raise MissingDependencyError(f"The task '{name}' of Gymnasium lacks a package: {_one_line(error)}") from error
+        raise MissingDependencyError(
+            f"The task '{name}' of Gymnasium lacks a package: {one_line(str(error))}"
+        ) from error
     except (gymnasium.error.Error, ImportError) as error:
-        raise ConfigError(f"Gymnasium cannot make the task '{name}': {_one_line(error)}") from error
+        raise ConfigError(f"Gymnasium cannot make the task '{name}': {one_line(str(error))}") from error
     try:
         box_bounds(env.action_space)
         space = env.observation_space
@@ -272,10 +275,6 @@ def _wrappers(name: str) -> tuple[type[gymnasium.Wrapper], ...]:
     finally:
         env.close()
     return wrappers
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())
 
 
 def _autoreset_mode(vector_env: VectorEnv) -> AutoresetMode:

@@ -99,15 +99,3 @@ def find_world(task: str) -> tuple[World, str]:
     world: World = resolve_callable(WORLDS[prefix])()
     world.check_task(name)
     return world, name
-
-
-def make_world_env(task: str, num_envs: int, seed: int = 0) -> VecEnv:
-    """Make the environments of a task of any world.
-
-    Args:
-        task: Task with the prefix of its world, as ``gym:Ant-v5`` or ``Velocity-Flat-Unitree-Go1``.
-        num_envs: Number of environments.
-        seed: Seed of everything random.
-    """
-    world, name = find_world(task)
-    return world.make_env(name, num_envs, seed)

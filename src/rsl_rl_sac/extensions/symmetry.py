@@ -143,8 +143,14 @@ def build_symmetry(
     """Build the symmetry of an environment whose actions have the given bounds.
 
     Raises:
-        ConfigError: If the bounds are not symmetric.
+        ConfigError: If the bounds, or the environment, are not symmetric.
     """
-    symmetry = Symmetry(env, **cfg.to_dict())
-    symmetry.check_action_bounds(low.to(device), high.to(device))
+    try:
+        symmetry = Symmetry(env, **cfg.to_dict())
+        symmetry.check_action_bounds(low.to(device), high.to(device))
+    except ConfigError as error:
+        raise ConfigError(
+            f"{error} To train without mirrored transitions: algorithm.symmetry-cfg:none on the command line,"
+            " algorithm.symmetry_cfg = None in Python."
+        ) from error
     return symmetry

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import os
 import signal
 import subprocess
@@ -50,7 +51,10 @@ class Run:
     @property
     def had_minutes(self) -> float | None:
         """The minutes it was made for, None until it is finished."""
-        return float(self.finished_path.read_text()) if self.finished_path.exists() else None
+        try:
+            return float(self.finished_path.read_text())
+        except (FileNotFoundError, ValueError):  # the latter: not ours, or damaged, and the run is gone on with
+            return None
 
     def is_finished(self, minutes: float) -> bool:
         """Return whether the run has had its time."""
@@ -70,6 +74,7 @@ class Comparison:
         options: list[str] | None = None,
         listener: Callable[[list[Run]], None] | None = None,
         start_folder: Path | None = None,
+        fine_physics: bool = False,
     ) -> None:
         """Prepare the runs.
 
@@ -83,9 +88,11 @@ class Comparison:
             listener: Called about every second with the runs that are at work.
             start_folder: Folder of another comparison from whose runs these start, each from that of its agent and
                 seed; None starts afresh.
+            fine_physics: Whether to train in the physics of the evaluation.
         """
         self.task, self.folder, self.minutes, self.preset = task, folder, minutes, preset
         self.options, self.listener, self.start_folder = options or [], listener, start_folder
+        self.fine_physics = fine_physics
         self.runs = [Run(agent, seed, folder_of_run(folder, agent, seed)) for seed in seeds for agent in AGENTS]
 
     @property
@@ -94,11 +101,40 @@ class Comparison:
         return self.folder / "curves.csv"
 
     def run(self) -> None:
-        """Make the runs that are missing, then write the table."""
+        """Make the runs that are missing, then write the table.
+
+        Raises:
+            ConfigError: If what is in the folder was made with other settings.
+            TrainingFailedError: If a run failed.
+        """
+        self._check_settings()
         for first in range(0, len(self.runs), len(AGENTS)):
-            pair = [run for run in self.runs[first : first + len(AGENTS)]]
+            pair = self.runs[first : first + len(AGENTS)]
             self._run_pair([run for run in pair if not run.is_finished(self.minutes)])
         self.write_table()
+
+    def _check_settings(self) -> None:
+        """See that the runs of a folder are of one kind: what is there would be taken for what is asked for."""
+        path = self.folder / "settings.json"
+        own = {"preset": self.preset, "fine_physics": self.fine_physics}
+        try:
+            found = json.loads(path.read_text())
+        except FileNotFoundError:
+            found = own
+        except ValueError as error:
+            raise ConfigError(f"'{path}' is damaged: delete it, or choose another --folder.") from error
+        if found != own:
+            raise ConfigError(
+                f"The runs in '{self.folder}' have the settings {found}, not {own}: choose another --folder."
+            )
+        longest = max((run.had_minutes or 0.0 for run in self.runs), default=0.0)
+        if longest > self.minutes:
+            raise ConfigError(
+                f"There are runs of {longest:g} minutes in '{self.folder}': ask for as many, or choose another"
+                " --folder."
+            )
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_text_atomically(json.dumps(own) + "\n", path)
 
     def write_table(self) -> None:
         """Write the learning curves of all runs, with those of other seeds that are there already."""
@@ -126,7 +162,8 @@ class Comparison:
             return
         shares = share_cores(len(AGENTS))
         processes = [self._start(run, shares[AGENTS.index(run.agent)]) for run in runs]
-        old = signal.signal(signal.SIGTERM, _leave)  # so that the trainings end with this process
+        # So that the trainings end with this process, also with a terminal that is closed.
+        old = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
         try:
             while any(process.poll() is None for process in processes):
                 time.sleep(1.0)
@@ -138,12 +175,16 @@ class Comparison:
                     break
             codes = [process.poll() for process in processes]  # None is one that is ended because another failed
         except KeyboardInterrupt:
-            # The terminal has told the children too: they save, and a second interrupt would cut that short.
+            # Told once, they save; a second interrupt would cut that short.
+            for process in processes:
+                if process.poll() is None:
+                    process.send_signal(signal.SIGINT)
             for process in processes:
                 process.wait()
             raise
         finally:
-            signal.signal(signal.SIGTERM, old)
+            for number, handler in old.items():
+                signal.signal(number, handler)
             for process in processes:
                 if process.poll() is None:
                     process.terminate()
@@ -155,13 +196,14 @@ class Comparison:
                     f"The run of {run.agent.upper()} with seed {run.seed} failed: {lines[-1] if lines else 'no output'}"
                     f" All it printed is in '{run.log_path}'. The same command goes on with what is missing."
                 )
-            run.finished_path.write_text(f"{self.minutes}\n")
+            write_text_atomically(f"{self.minutes}\n", run.finished_path)
 
     def _start(self, run: Run, cores: set[int]) -> subprocess.Popen:
         run.folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "rsl_rl_sac", "train", self.task, "--agent", run.agent]
         command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
         command += ["--folder", str(run.folder), "--cores", str(len(cores)), "--no-video", *self.options]
+        command += ["--no-coarse-physics"] if self.fine_physics else []
         if self.start_folder is not None:
             command += ["--start-from", str(folder_of_run(self.start_folder, run.agent, run.seed))]
 
@@ -171,7 +213,10 @@ class Comparison:
 
         with run.log_path.open("a") as log:
             environment = {**os.environ, "OMP_NUM_THREADS": str(len(cores)), "COLUMNS": "200"}
-            return subprocess.Popen(command, stdout=log, stderr=log, env=environment, preexec_fn=pin)
+            # A session of its own: a terminal's Ctrl-C reaches this process only, which passes it on.
+            return subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, preexec_fn=pin, start_new_session=True
+            )
 
 
 def folder_of_run(folder: Path, agent: str, seed: int) -> Path:

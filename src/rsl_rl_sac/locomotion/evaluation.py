@@ -14,6 +14,7 @@ import torch
 from rsl_rl_sac.envs.evaluation import EVALUATION_SEED, EpisodeScore, Policy
 from rsl_rl_sac.locomotion.commands import CommandCfg, VelocityCommand
 from rsl_rl_sac.locomotion.registry import make_env, task_cfg
+from rsl_rl_sac.locomotion.rewards import TRACKING_TERMS
 from rsl_rl_sac.locomotion.velocity_env import VelocityEnv
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -97,7 +98,11 @@ class ScheduledCommand(VelocityCommand):
 
 
 def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None) -> VelocityEnv:
-    """Make the environments of an evaluation: no noise, no pushes, any terrain level, a seed of their own."""
+    """Make the environments of an evaluation: no noise, no pushes, any terrain level, a seed of their own.
+
+    Raises:
+        ConfigError: If the task has nothing to score.
+    """
     env = make_env(
         task,
         num_envs,
@@ -107,6 +112,9 @@ def make_evaluation_env(task: str, num_envs: int, num_threads: int | None = None
         curriculum=False,
         events=replace(task_cfg(task).events, push_velocity=0.0),
     )
+    missing = [name for name in TRACKING_TERMS if name not in env.rewards.names]
+    if missing:
+        raise ConfigError(f"{task} cannot be scored: its rewards lack {' and '.join(missing)}, or give them no weight.")
     num_commands = math.ceil(env.task.episode_length / env.task.commands.resampling_time) + 1
     env.commands = ScheduledCommand(env.task.commands, num_envs, env.step_dt, num_commands)
     return env

@@ -195,7 +195,8 @@ def make_play_env(
     """Make environments whose observations are those of a task, on any ground.
 
     A policy of a flat task does not see the ground, on none; one of a rough task sees it, also if it is flat. Robots
-    stand side by side, look along x, pass through each other, and end an episode only by a fall.
+    stand side by side, look along x, pass through each other, and end an episode only by a fall,
+    be it off the edge of the world, 100 m of level ground around rough one and a kilometre away elsewhere.
 
     Args:
         task: Task that the policy was trained on.

@@ -103,8 +103,7 @@ def mirror_of(robot: Robot, rough: bool, plane: str = "left-right") -> Mirror:
         if rough:
             findings += _different_scan(robot, parts, counterparts, reflection)
     if findings:
-        lines = [f"The robot '{robot.name}' is not symmetric in the plane {plane}:", *findings]
-        raise ConfigError("\n  - ".join(lines))
+        raise ConfigError(f"The robot '{robot.name}' is not symmetric in the plane {plane}: {'; '.join(findings)}.")
 
     part_of_joint = {part.joint: i for i, part in enumerate(parts)}
     order = [part_of_joint[name] for name in robot.joint_names]

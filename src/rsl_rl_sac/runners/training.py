@@ -36,6 +36,7 @@ from rsl_rl_sac.utils.checkpoint import (
     save_atomically,
 )
 from rsl_rl_sac.utils.cores import num_usable_cores
+from rsl_rl_sac.utils.devices import within_memory
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import (
     configure_processes,
@@ -196,11 +197,12 @@ class Training:
         physics_threads, torch_threads = split_cores(own_cores, is_overlapped(cfg))
         torch.set_num_threads(torch_threads)
         make_env = self.world.make_coarse_env if cfg.coarse_physics else self.world.make_env
-        self.env = make_env(name, cfg.num_envs, rank_seed(cfg.seed, launched_rank()), physics_threads)
-        # On all cores: the other processes wait meanwhile.
-        self.evaluation_env = (
-            self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None
-        )
+        with within_memory("the environments", "num_envs or --evaluation-envs"):
+            self.env = make_env(name, cfg.num_envs, rank_seed(cfg.seed, launched_rank()), physics_threads)
+            # On all cores: the other processes wait meanwhile.
+            self.evaluation_env = (
+                self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None
+            )
         self._evaluation_envs = evaluation_envs
         runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else _PPORunner
         runner_cfg = with_project(cfg.to_dict())

@@ -20,9 +20,10 @@ def seed_everything(seed: int) -> None:
 def rank_seed(seed: int, rank: int) -> int:
     """Return the seed of one of many processes; the first has that of the run.
 
-    The step is large, so that processes of runs with successive seeds do not share one.
+    The step is large, so that processes of runs with successive seeds do not share one, and no multiple of it is near
+    the seeds of evaluations, from which Gymnasium counts up.
     """
-    return seed + 1_000_003 * rank
+    return seed + 2_000_003 * rank
 
 
 def get_rng_state() -> dict:
