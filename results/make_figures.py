@@ -25,7 +25,12 @@ IMAGES = FOLDER.parent / "docs" / "images"
 ABLATIONS = {
     "Initial noise": ("sigma_0.15", "sigma_1.0"),
     "Action bounds": ("bounds_1", "bounds_soft", "bounds_hard", "bounds_100", "bounds_soft_bias_zero"),
-    "Wide bounds that walk": ("bounds_soft_sigma_0.15", "bounds_opening", "paper_exploration"),
+    "Wide bounds, small first noise": (
+        "bounds_soft_sigma_0.15",
+        "bounds_soft_sigma_0.15_bias_zero",
+        "bounds_opening",
+        "paper_exploration",
+    ),
     "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
     "Critic": ("critic_scalar", "critic_layer_norm", "critics_2", "critics_2_mean"),
     "Batches, rewards, overlap": ("batch_512", "batch_1024_fewer", "reward_scale_1", "overlap_off"),

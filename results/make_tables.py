@@ -225,10 +225,14 @@ ABLATION = {
         "bounds: soft limits, and σ₀ = 0.15, the paper's",
         "walks: not told apart from the base by one seed",
     ),
+    "bounds_soft_sigma_0.15_bias_zero": (
+        "bounds: soft limits, σ₀ = 0.15, mean-head bias zero",
+        "does not walk yet: it begins in a pose from which it falls",
+    ),
     "bounds_soft": ("bounds: soft limits, σ₀ 0.6 of them", "does not walk yet: the first noise is 0.6 rad"),
     "bounds_soft_bias_zero": (
-        "bounds: soft limits, mean-head bias zero",
-        "worse: it begins in a pose from which it falls",
+        "bounds: soft limits, σ₀ 0.6 of them, mean-head bias zero",
+        "worse than either",
     ),
     "bounds_hard": ("bounds: hard limits, σ₀ 0.6 of them", "the same"),
     "bounds_1": (
@@ -256,26 +260,31 @@ OPTIONS = {
         "noise that stays, and with it the learning rates",
         "not told apart by one seed; the policy with its noise is worse, as it must be",
     ),
+    "reward_scale_1": (
+        "rewards as they are; range of values and temperature in the same unit",
+        "no difference to be seen: it is a unit",
+    ),
+    "batch_1024_fewer": ("batches of 1024, a quarter of the gradient steps", "later"),
+    "noise_lasting": ("noise with a correlation of 0.8 from step to step", "later"),
+    "overlap_off": ("physics and learning in turn", "no difference to be seen, in steps"),
     "rates_constant": ("learning rates that stay", "no difference to be seen in these steps"),
 }
 """The same for the options of preset ``cpu``."""
 
 
 def ablation(names: dict[str, tuple[str, str]], middle: float = 1.9e6) -> str:
-    """Return one line for each variant, with the scores of its seeds with noise on the way, and all at the end."""
+    """Return one line for each variant: scores of its seeds with noise on the way and at the end, and without."""
     curves = read_curves(FOLDER / "ablation_Velocity-Flat-Unitree-Go1.csv")
-    rows = []
+    rows, column = [], "training_tracking"
     for variant, (name, verdict) in names.items():
         runs = of_agent(curves, variant)
-        noisy = [run.columns["training_tracking"] for run in runs]
-        nearest = [int(np.argmin(np.abs(run.columns["env_steps"] - middle))) for run in runs]
-        cells = [listed([values[index] for values, index in zip(noisy, nearest, strict=True)], 2)]
-        cells += [listed([values[-1] for values in noisy], 2)]
+        cells = [listed([float(np.interp(middle, run.columns["env_steps"], run.columns[column])) for run in runs], 2)]
+        cells += [listed(ends(runs, column), 2)]
         cells += [listed(ends(runs, "tracking"), 2), listed(ends(runs, "survival"), 2)]
         rows.append([name, *cells, verdict])
     header = [
         "Setting",
-        "Tracking with noise, 1.9 M steps (± 0.25)",
+        "Tracking with noise, 1.9 M steps",
         "With noise, 3.5 M",
         "Tracking, 3.5 M",
         "Survival",
