@@ -151,11 +151,11 @@ def test_it_trains_on_and_resumes(pair: Pair, tmp_path: pathlib.Path) -> None:
 
 
 def test_other_networks_are_refused(pair: Pair, tmp_path: pathlib.Path) -> None:
-    """Other layers or critics, a policy without values, for SAC other bounds: one line, and no folder of a run."""
+    """Other layers or critics, or a policy without values: one line, and no folder of a run."""
     misfit = "does not fit the networks of this run"
     cases = {"hidden layers": misfit, "critic": misfit, "policy": "holds a policy without values"}
     if isinstance(pair.rough.cfg, RunnerCfg):
-        cases |= {"bounds": "has other bounds of the actions", "critics": misfit}
+        cases["critics"] = misfit
     for case, message in cases.items():
         cfg, path = make_cfg("sac" if isinstance(pair.rough.cfg, RunnerCfg) else "ppo"), pair.path
         if case == "hidden layers":
@@ -166,11 +166,31 @@ def test_other_networks_are_refused(pair: Pair, tmp_path: pathlib.Path) -> None:
             cfg.critic.num_critics = 3
         elif case == "policy":
             path = pair.path.with_name("model_best.pt")
-        elif isinstance(cfg, RunnerCfg):
-            cfg.algorithm.largest_action = 0.5
         with pytest.raises(CheckpointError, match=message) as error:
             Training(ROUGH, cfg, tmp_path / case, evaluation_envs=1, num_cores=1, start_from=path)
         assert "\n" not in str(error.value) and not (tmp_path / case).exists()
+
+
+def test_other_bounds(pair: Pair, tmp_path: pathlib.Path) -> None:
+    """The policy moves with its bounds: near the middle of both it acts as before, and it may go further."""
+    if not isinstance(pair.flat.cfg, RunnerCfg):
+        pytest.skip("PPO has no bounds")
+    narrow, wide = make_cfg("sac"), make_cfg("sac")
+    narrow.algorithm.largest_action = 0.5
+    flat = Training(FLAT, narrow, tmp_path / "flat", evaluation_envs=1, num_cores=1)
+    flat.run()
+    path = find_checkpoints(tmp_path / "flat")[-1]
+    wide.algorithm.largest_action = 1.0
+    opened = Training(FLAT, wide, tmp_path / "opened", evaluation_envs=1, num_cores=1, start_from=path)
+    distributions = [run.runner.alg.get_policy().distribution for run in (flat, opened)]
+    for distribution, size in zip(distributions, (0.5, 1.0), strict=True):
+        torch.testing.assert_close(distribution.scale, torch.full((12,), size))
+    obs, _ = observations(100, 0.0)
+    before, after = (run.runner.alg.get_policy()(obs) for run in (flat, opened))
+    # y = tanh(x) / 2 becomes tanh(x / 2), which is further from zero by up to x^3 / 8.
+    latent = torch.atanh(2.0 * before)
+    torch.testing.assert_close(after, torch.tanh(latent / 2.0), atol=1e-5, rtol=1e-4)
+    assert bool((after.abs() >= before.abs() - 1e-6).all()) and float(before.abs().max()) > 0.01
 
 
 @pytest.mark.parametrize(

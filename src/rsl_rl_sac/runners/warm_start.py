@@ -48,7 +48,8 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
     """Take over policy and values of a checkpoint, but neither its replay nor its optimizers, counters or clock.
 
     Observations that only this run has come after those that both have. Their weights start at zero, so that the
-    policy acts as it did, and learns what they are good for.
+    policy acts as it did, and learns what they are good for. If this run has other bounds of the actions, the policy
+    moves with them: small actions stay what they are, those that leaned on a bound go further.
 
     Args:
         runner: Runner of SAC or of rsl_rl's PPO, before its first iteration.
@@ -68,7 +69,7 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         own, seen = model.state_dict(), torch.cat([obs[group] for group in model.obs_groups], dim=-1).cpu()
         state[f"{name}_state_dict"] = _widened_model(state[f"{name}_state_dict"], own, seen, num_last)
     if is_sac:
-        _check_bounds(state["actor_state_dict"], actor.state_dict(), what)
+        bias, scale = actor.distribution.bias.clone(), actor.distribution.scale.clone()
         targets = state.get("target_critic_state_dict", {})
         own_targets = algorithm.target_critic.state_dict()
         state["target_critic_state_dict"] = _widened_model(targets, own_targets, None, num_actions)
@@ -79,6 +80,9 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
+    if is_sac:
+        with torch.no_grad():
+            actor.distribution.move_bounds(actor.mlp, bias - scale, bias + scale)
 
 
 def check_start(state: dict, path: Path | str) -> None:
@@ -176,13 +180,3 @@ def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: i
     if count in widened:
         widened[count] = widened[count].clamp(max=REMEMBERED_SAMPLES)
     return widened
-
-
-def _check_bounds(saved: dict, own: dict, what: str) -> None:
-    """Raise an error if the policy's actions have other bounds, which would silently take the place of ours."""
-    for name in _BOUNDS:
-        if name in saved and not torch.allclose(saved[name].to(own[name]), own[name]):
-            raise CheckpointError(
-                f"{what} has other bounds of the actions: algorithm.largest_action and algorithm.action_bounds must be"
-                " as in that run."
-            )
