@@ -68,8 +68,8 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
     for name, model, num_last in (("actor", actor, 0), ("critic", critic, num_actions)):
         own, seen = model.state_dict(), torch.cat([obs[group] for group in model.obs_groups], dim=-1).cpu()
         state[f"{name}_state_dict"] = _widened_model(state[f"{name}_state_dict"], own, seen, num_last)
+    bounds = {name: actor.state_dict()[name].clone() for name in _BOUNDS} if is_sac else None
     if is_sac:
-        bias, scale = actor.distribution.bias.clone(), actor.distribution.scale.clone()
         targets = state.get("target_critic_state_dict", {})
         own_targets = algorithm.target_critic.state_dict()
         state["target_critic_state_dict"] = _widened_model(targets, own_targets, None, num_actions)
@@ -80,9 +80,10 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
-    if is_sac:
+    if isinstance(algorithm, SAC) and bounds is not None:
+        bias, scale = (bounds[name] for name in _BOUNDS)
         with torch.no_grad():
-            actor.distribution.move_bounds(actor.mlp, bias - scale, bias + scale)
+            algorithm.actor.distribution.move_bounds(algorithm.actor.mlp, bias - scale, bias + scale)
 
 
 def check_start(state: dict, path: Path | str) -> None:
