@@ -80,10 +80,10 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
-    if isinstance(algorithm, SAC) and bounds is not None:
+    if bounds is not None:
         bias, scale = (bounds[name] for name in _BOUNDS)
         with torch.no_grad():
-            algorithm.actor.distribution.move_bounds(algorithm.actor.mlp, bias - scale, bias + scale)
+            actor.distribution.move_bounds(actor.mlp, bias - scale, bias + scale)  # type: ignore[operator]  # an Actor
 
 
 def check_start(state: dict, path: Path | str) -> None:
