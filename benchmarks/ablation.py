@@ -10,17 +10,15 @@ Runs that are finished are not repeated, and what the table has of others stays 
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 import tyro
-from common import write_rows
+from common import read_rows, write_rows
 from rsl_rl.env import VecEnv
 
 from rsl_rl_sac.config import CriticCfg, RunnerCfg, SACCfg
@@ -223,14 +221,6 @@ def add_to_table(variant: str, seed: int, options: Options) -> None:
     curve = read_curve(run_folder(variant, seed, options) / "curve.csv")
     rows += [{"task": options.task, "agent": variant, "seed": seed, **row} for row in curve]
     write_rows(name, rows, CURVES)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a table; none if there is no such table yet."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from tensordict import TensorDict
@@ -80,6 +81,14 @@ def write_table(name: str, header: Sequence[str], rows: Sequence[Sequence[object
     with open(RESULTS / f"{name}.csv", "w", newline="") as file:
         csv.writer(file).writerows(texts)
     print(f"Written to {RESULTS / name}.csv\n")
+
+
+def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
+    """Return the rows of a table; none if there is no such table yet."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def write_rows(name: str, rows: Sequence[dict], folder: pathlib.Path = RESULTS) -> None:

@@ -299,6 +299,9 @@ class SACCfg(Cfg):
     final_largest_action: float | None = None
     """Size to which such bounds open while target entropy and learning rates go to their ends; None keeps them."""
 
+    average_actor_steps: int | None = None
+    """Steps of the actor over which the policy that is scored and exported is averaged; None takes the actor itself."""
+
     missing_final_obs: str = "error"
     """Time-out without ``extras['final_obs']``: ``error`` stops, ``drop`` never samples such transitions."""
 
@@ -351,6 +354,8 @@ class SACCfg(Cfg):
         check_number(self, "final_learning_rate_scale", 0.0, 1.0, open_low=True)
         check_number(self, "max_grad_norm", 0.0, 1e9, open_low=True)
         check_int(self, "actor_start_update", 0)
+        if self.average_actor_steps is not None:
+            check_int(self, "average_actor_steps", 1)
         ok = all(0.0 < factor <= 1e6 for factor in self.exploration_scale)
         check(ok, "exploration_scale", self.exploration_scale, "two positive numbers, 1e6 at most")
         ok = all(0.0 <= value < 1.0 for value in self.exploration_correlation)

@@ -40,7 +40,8 @@ class TestMove:
         states, sizes = torch.linspace(-0.2, 0.2, 9).unsqueeze(-1), []
         policy, mlp = make_policy([0.0, -3.0])
         for bounds in ((-1.0, 3.0), (-3.0, 5.0)):
-            policy.move_bounds(mlp, *(torch.tensor([bound]) for bound in bounds))
+            low, high = (torch.tensor([bound]) for bound in bounds)
+            policy.move_bounds(mlp, low, high)
             policy.update(mlp(states))
             sizes.append((policy.mean.detach(), policy.action_std.detach()))
         largest_change = 2.0 * (0.8 * 0.2) ** 3 / 3

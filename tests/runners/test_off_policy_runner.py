@@ -75,6 +75,12 @@ class TestExactResume:
                 "final_learning_rate_scale": 0.1,
             },
             {"largest_action": 1.0, "final_largest_action": 2.5, "target_entropy_updates": (5, 40), "overlap": True},
+            {
+                "average_actor_steps": 7,
+                "largest_action": 1.0,
+                "final_largest_action": 2.5,
+                "target_entropy_updates": (5, 40),
+            },
             {"rnd_cfg": RndCfg(weight_schedule=DECAY)},
             {
                 "rnd_cfg": RndCfg(weight_schedule=DECAY, recompute_rewards=False, reward_normalization=False),

@@ -25,10 +25,10 @@ class Opening:
         """Initialize with the first and the final bounds, low and high each."""
         self.first, self.final = first, final
 
-    def open(self, actor: Actor, share: float) -> None:
-        """Give a policy the bounds after some share of the way."""
+    def open(self, actor: Actor, share: float, *averages: Actor) -> None:
+        """Give a policy, and averages of it that share its distribution, the bounds after some share of the way."""
         low, high = (torch.lerp(first, final, share) for first, final in zip(self.first, self.final, strict=True))
-        actor.distribution.move_bounds(actor.mlp, low, high)
+        actor.distribution.move_bounds(actor.mlp, low, high, *(average.mlp for average in averages))
 
 
 def build_opening(cfg: SACCfg, env: VecEnv, symmetry: Symmetry | None, device: str) -> Opening | None:

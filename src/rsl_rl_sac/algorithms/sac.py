@@ -11,6 +11,7 @@ import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
+from rsl_rl_sac.algorithms.actor_average import ActorAverage
 from rsl_rl_sac.algorithms.annealing import Annealing
 from rsl_rl_sac.algorithms.construction import build_actor, build_critic, build_storage, check_env, resolve_groups
 from rsl_rl_sac.algorithms.metrics import METRICS, find_break
@@ -106,6 +107,9 @@ class SAC:
         self.annealing = Annealing(self.cfg.target_entropy_updates, self.cfg.anneal_progress)
         self.symmetry = symmetry
         self.rnd, self.opening = rnd, opening
+        num_steps = self.cfg.average_actor_steps
+        self.average = ActorAverage(self.actor, num_steps) if num_steps is not None else None
+        """Average of the actor, which is then the policy for all but training."""
         self.intrinsic_rewards: torch.Tensor | None = None
         """Intrinsic rewards of the last vector step, for the logger."""
         self.explorer = Explorer(
@@ -295,6 +299,8 @@ class SAC:
                 self._actor_parameters.add_gradient(self.symmetry.mirror_loss_coeff * mirror_loss)
         grad_norm = self._actor_parameters.clip_gradient(self.cfg.max_grad_norm, self.world_size)
         self.actor_optimizer.step()
+        if self.average is not None:
+            self.average.follow(self._actor_parameters)
         return {**metrics, "actor_grad_norm": grad_norm}
 
     def _adapt_learning_rate(self, desired_kl: float, latent: torch.Tensor, old: tuple[torch.Tensor, ...]) -> None:
@@ -321,7 +327,7 @@ class SAC:
         """Lower the learning rates and open the bounds, on the way to the final ones."""
         share = self.annealing.share(self.num_updates)
         if self.opening is not None:
-            self.opening.open(self.actor, share)
+            self.opening.open(self.actor, share, *([] if self.average is None else [self.average.policy]))
         if self.cfg.final_learning_rate_scale != 1.0:
             factor = 1.0 + share * (self.cfg.final_learning_rate_scale - 1.0)
             self.actor_optimizer.param_groups[0]["lr"] = factor * self.cfg.actor_learning_rate
@@ -379,8 +385,8 @@ class SAC:
         return [self.actor, self.critic] + ([self.rnd] if self.rnd is not None else [])
 
     def get_policy(self) -> Actor:
-        """Return the policy."""
-        return self.actor
+        """Return the policy to use: the actor, or its average."""
+        return self.actor if self.average is None else self.average.policy
 
     def save(self) -> dict:
         """Return the state of the algorithm as tensors, numbers and dictionaries of them."""
@@ -403,6 +409,8 @@ class SAC:
                 "learns_after": self._learns_after,
             },
         }
+        if self.average is not None:
+            state["average_state_dict"] = self.average.state_dict()
         if self.rnd is not None:
             state["rnd_state_dict"] = self.rnd.save()
         if self.cfg.save_replay:
@@ -431,12 +439,18 @@ class SAC:
         is_own = loaded_dict.get("rank", 0) == self.rank  # rsl_rl's runner saves the first of many processes only
         if has_replay:
             self.storage.check_state_dict(loaded_dict["replay_state_dict"])
+        average = loaded_dict.get("average_state_dict")
+        if self.average is not None and average is not None and parts.get("actor"):
+            self.average.check_state_dict(average)
         rnd = self.rnd if parts.get("rnd") else None
         if rnd is not None:
             rnd.check(loaded_dict.get("rnd_state_dict"), has_replay, strict)
         try:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
+                self.restart_average()
+                if self.average is not None and average is not None:
+                    self.average.load_state_dict(average)
             if parts.get("critic"):
                 self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
                 self.target_critic.load_state_dict(loaded_dict["target_critic_state_dict"], strict=strict)
@@ -470,9 +484,14 @@ class SAC:
         self._last_obs = self._last_actions = self._next_obs = None
         return bool(parts.get("iteration"))
 
+    def restart_average(self) -> None:
+        """Begin a new average of the actor, if there is one, after the actor was changed from outside."""
+        if self.average is not None:
+            self.average.restart(self._actor_parameters)
+
     def broadcast_parameters(self) -> None:
         """Overwrite the parameters of every process by those of the first."""
-        modules = (*self._models(), self.target_critic)
+        modules = (*self._models(), self.target_critic, *([] if self.average is None else [self.average.policy.mlp]))
         broadcast([*(tensor for module in modules for tensor in module.state_dict().values()), self.log_alpha.data])
 
     def reduce_parameters(self) -> None:

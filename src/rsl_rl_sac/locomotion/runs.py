@@ -127,7 +127,9 @@ def load_actor(file: PolicyFile, env: VecEnv | None = None) -> MLPModel:
     """
     if file.cfg is None:
         raise ConfigError(f"'{file.path}' is an exported policy: name the run it is from.")
-    state = load_checkpoint(file)["actor_state_dict"]
+    content = load_checkpoint(file)
+    average = content.get("average_state_dict")  # of a run that averages its actor: what it is scored by
+    state = (content if average is None else average)["actor_state_dict"]
     actor = _build_actor(file.task, file.cfg, env)
     expected = {name: tuple(tensor.shape) for name, tensor in actor.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in state.items()}

@@ -128,7 +128,7 @@ class SquashedGaussian(Distribution):
             head.bias[d:].fill_(math.log(self.init_std))
 
     @torch.no_grad()
-    def move_bounds(self, mlp: nn.Module, low: torch.Tensor, high: torch.Tensor) -> None:
+    def move_bounds(self, mlp: nn.Module, low: torch.Tensor, high: torch.Tensor, *others: nn.Module) -> None:
         """Change the bounds so that the policy acts as before, where it does not lean on them.
 
         In the middle of the range tanh is linear: mean and noise stay what they are if what goes into it shrinks as the
@@ -138,14 +138,16 @@ class SquashedGaussian(Distribution):
             mlp: Network of the policy, whose last layer is adjusted.
             low: New lower bounds. Shape: ``(output_dim,)``.
             high: New upper bounds. Shape: ``(output_dim,)``.
+            others: Networks that share this distribution, and are adjusted alike.
         """
         bias, scale = 0.5 * (high + low), 0.5 * (high - low)
         if torch.equal(bias, self.bias) and torch.equal(scale, self.scale):
             return
-        head, d, ratio = _head(mlp), self.output_dim, self.scale / scale
-        head.weight[:d] *= ratio.unsqueeze(-1)
-        head.bias[:d] = ratio * head.bias[:d] + (self.bias - bias) / scale
-        head.bias[d:] += ratio.log()
+        d, ratio = self.output_dim, self.scale / scale
+        for head in map(_head, (mlp, *others)):
+            head.weight[:d] *= ratio.unsqueeze(-1)
+            head.bias[:d] = ratio * head.bias[:d] + (self.bias - bias) / scale
+            head.bias[d:] += ratio.log()
         self.bias.copy_(bias)
         self.scale.copy_(scale)
 

@@ -62,7 +62,9 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
     state = load_safely(path, "cpu")
     algorithm, what = runner.alg, f"'{path}', to start from,"
     check_start(state, path)
-    is_sac, actor = isinstance(algorithm, SAC), algorithm.get_policy()
+    is_sac = isinstance(algorithm, SAC)
+    actor = algorithm.actor if is_sac else algorithm.get_policy()  # an average is of an actor that its critics left
+    state.pop("average_state_dict", None)
     critic = getattr(algorithm, "_raw_critic", algorithm.critic)  # rsl_rl 5.5 may have compiled the other
     num_actions = runner.env.num_actions if is_sac else 0  # what SAC's critics see after the observations
     for name, model, num_last in (("actor", actor, 0), ("critic", critic, num_actions)):
@@ -80,10 +82,11 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         algorithm.load(state, {"actor": True, "critic": True}, strict=True)
     except CheckpointError as error:
         raise CheckpointError(f"{what} cannot be used. {error}") from error
-    if bounds is not None:
+    if isinstance(algorithm, SAC) and bounds is not None:
         bias, scale = (bounds[name] for name in _BOUNDS)
         with torch.no_grad():
             actor.distribution.move_bounds(actor.mlp, bias - scale, bias + scale)  # type: ignore[operator]  # an Actor
+        algorithm.restart_average()
 
 
 def check_start(state: dict, path: Path | str) -> None:
