@@ -29,12 +29,12 @@ def test_average_by_hand() -> None:
     alg, _ = small_alg()
     parameters = FlatParameters(alg.actor.mlp.parameters())
     parameters.vector.data.zero_()
-    average = ActorAverage(alg.actor, 3)
+    average = ActorAverage(alg.actor, parameters, 3)
     for value, expected in ((6.0, 3.0), (9.0, 5.0), (11.0, 7.0)):
         parameters.vector.data.fill_(value)
-        average.follow(parameters)
+        average.follow()
         torch.testing.assert_close(weights(average.policy.mlp), torch.full_like(parameters.vector.data, expected))
-    average.restart(parameters)
+    average.restart()
     torch.testing.assert_close(weights(average.policy.mlp), parameters.vector.data)
 
 

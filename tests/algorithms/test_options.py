@@ -168,7 +168,8 @@ def test_learning_rate_follows_the_divergence(shift: float, factor: float) -> No
     latent = alg.actor.get_latent(env.get_observations())
     mean, std = alg.actor.distribution_parameters(latent)
     before = alg.learning_rate
-    alg._adapt_learning_rate(0.005, latent, (mean + shift * std, std))
+    divergence = alg.actor.distribution.kl_divergence((mean + shift * std, std), (mean, std)).mean()
+    alg._learning_rates.adapt(float(divergence))
     assert alg.learning_rate == pytest.approx(factor * before)
 
 

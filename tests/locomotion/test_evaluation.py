@@ -111,8 +111,9 @@ def test_after_a_fall_nothing_counts() -> None:
     assert score.tracking_ang == pytest.approx(tracking[:, 1].mean() / 150)
 
 
-def test_nothing_to_score(tmp_path: pathlib.Path) -> None:
+def test_nothing_to_score(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A task whose rewards do not tell how well it tracks is refused before it is trained for nothing."""
+    monkeypatch.setattr(registry, "ROBOTS", dict(registry.ROBOTS))
 
     def without_turning(robot: str, rough: bool) -> VelocityTaskCfg:
         cfg = tasks.unitree_quadruped(robot, rough)

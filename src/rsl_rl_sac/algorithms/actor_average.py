@@ -18,11 +18,12 @@ class ActorAverage:
     average over 4000 steps scored 0.04 more than the actor itself (docs/learning.md).
     """
 
-    def __init__(self, actor: Actor, num_steps: int) -> None:
+    def __init__(self, actor: Actor, parameters: FlatParameters, num_steps: int) -> None:
         """Start at the actor's weights.
 
         Args:
             actor: Policy that is trained. The average shares its observation statistics and its distribution.
+            parameters: Weights of the actor's network.
             num_steps: Steps of the actor to average over.
         """
         shared = {id(part): part for part in (actor.obs_normalizer, actor.distribution)}
@@ -32,29 +33,34 @@ class ActorAverage:
         self.num_steps = num_steps
         self.count = 0
         """Steps made so far."""
-        self._parameters = FlatParameters(self.policy.mlp.parameters())
+        self._of_actor, self._own = parameters, FlatParameters(self.policy.mlp.parameters())
 
-    def follow(self, parameters: FlatParameters) -> None:
+    def follow(self) -> None:
         """Move towards the actor's weights after a step of it; the first steps count alike."""
         self.count += 1
-        self._parameters.follow(parameters, max(1.0 / self.num_steps, 1.0 / (self.count + 1)))
+        self._own.follow(self._of_actor, max(1.0 / self.num_steps, 1.0 / (self.count + 1)))
 
-    def restart(self, parameters: FlatParameters) -> None:
+    def restart(self) -> None:
         """Begin anew at the actor's weights."""
         self.count = 0
-        self._parameters.follow(parameters, 1.0)
+        self._own.follow(self._of_actor, 1.0)
 
     def state_dict(self) -> dict:
         """Return the policy, as ``actor_state_dict``, and the number of steps."""
         return {"actor_state_dict": self.policy.state_dict(), "count": self.count}
 
-    def check_state_dict(self, state_dict: dict) -> None:
-        """Raise an error if a state is not one of an average of such an actor."""
+    def check_state_dict(self, state_dict: dict | None) -> None:
+        """Raise an error if a state is not one of an average of such an actor; None is of a run without."""
+        if state_dict is None:
+            return
         check_parts({"average": state_dict}, {"average": dict}, "The checkpoint")
         check_parts(state_dict, {"actor_state_dict": dict, "count": int}, "The checkpoint's average of the actor")
         check_network(state_dict["actor_state_dict"], self.policy.state_dict())
 
-    def load_state_dict(self, state_dict: dict) -> None:
-        """Restore what :meth:`state_dict` returned."""
+    def load_state_dict(self, state_dict: dict | None) -> None:
+        """Restore what :meth:`state_dict` returned, after the actor was loaded; None begins at the actor."""
+        self.restart()
+        if state_dict is None:
+            return
         self.policy.load_state_dict(state_dict["actor_state_dict"])
         self.count = state_dict["count"]

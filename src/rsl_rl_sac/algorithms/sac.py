@@ -14,6 +14,7 @@ from tensordict import TensorDict
 from rsl_rl_sac.algorithms.actor_average import ActorAverage
 from rsl_rl_sac.algorithms.annealing import Annealing
 from rsl_rl_sac.algorithms.construction import build_actor, build_critic, build_storage, check_env, resolve_groups
+from rsl_rl_sac.algorithms.learning_rates import LearningRates
 from rsl_rl_sac.algorithms.metrics import METRICS, find_break
 from rsl_rl_sac.algorithms.opening import Opening, build_opening
 from rsl_rl_sac.algorithms.saved_state import check_saved_state
@@ -93,6 +94,8 @@ class SAC:
         self.actor_optimizer = FlatAdam(self._actor_parameters.vector, self.cfg.actor_learning_rate)
         self.critic_optimizer = FlatAdam(self._critic_parameters.vector, self.cfg.critic_learning_rate)
         self.temperature_optimizer = FlatAdam(self.log_alpha, self.cfg.temperature_learning_rate)
+        optimizers = (self.actor_optimizer, self.critic_optimizer, self.temperature_optimizer)
+        self._learning_rates = LearningRates(self.cfg, *optimizers)
 
         self.iteration = 0
         """Number of calls of :meth:`update`."""
@@ -108,7 +111,7 @@ class SAC:
         self.symmetry = symmetry
         self.rnd, self.opening = rnd, opening
         num_steps = self.cfg.average_actor_steps
-        self.average = ActorAverage(self.actor, num_steps) if num_steps is not None else None
+        self.average = ActorAverage(self.actor, self._actor_parameters, num_steps) if num_steps is not None else None
         """Average of the actor, which is then the policy for all but training."""
         self.intrinsic_rewards: torch.Tensor | None = None
         """Intrinsic rewards of the last vector step, for the logger."""
@@ -204,7 +207,10 @@ class SAC:
             parameters.ensure_bound()
         self._update_normalization()
         self.annealing.decide(self.num_updates, self.device, self.world_size)
-        self._anneal()
+        share = self.annealing.share(self.num_updates)
+        self._learning_rates.anneal(share)
+        if self.opening is not None:
+            self.opening.open(self.actor, share, *([] if self.average is None else [self.average.policy]))
         if self.iteration <= self._learns_after or self.storage.num_valid_steps == 0:
             return {}
         num_steps = self.cfg.num_learning_epochs * self.cfg.num_mini_batches
@@ -232,7 +238,10 @@ class SAC:
                 counts[name] += 1
         self._check_finite(average(history, self.world_size))
         if self.cfg.desired_kl is not None and probe is not None and counts["actor"] > 0:
-            self._adapt_learning_rate(self.cfg.desired_kl, *probe)
+            latent, old = probe
+            new = self.actor.distribution_parameters(latent)
+            kl = average(self.actor.distribution.kl_divergence(old, new).mean(), self.world_size)
+            self._learning_rates.adapt(float(kl))  # the same in every process
         sums = dict(zip(METRICS, history.sum(dim=0).tolist(), strict=True))
         return {name: sums[name] / count for name, count in counts.items() if count > 0}
 
@@ -300,38 +309,8 @@ class SAC:
         grad_norm = self._actor_parameters.clip_gradient(self.cfg.max_grad_norm, self.world_size)
         self.actor_optimizer.step()
         if self.average is not None:
-            self.average.follow(self._actor_parameters)
+            self.average.follow()
         return {**metrics, "actor_grad_norm": grad_norm}
-
-    def _adapt_learning_rate(self, desired_kl: float, latent: torch.Tensor, old: tuple[torch.Tensor, ...]) -> None:
-        """Let an iteration change the policy by the desired KL divergence, with the rule of rsl_rl's PPO."""
-        divergence = self.actor.distribution.kl_divergence(old, self.actor.distribution_parameters(latent)).mean()
-        kl = float(average(divergence, self.world_size))  # the same in every process, and so the learning rate
-        (group,) = self.actor_optimizer.param_groups
-        if kl > 2.0 * desired_kl:
-            group["lr"] = max(group["lr"] / 1.5, 1e-6)
-        elif kl < 0.5 * desired_kl:
-            group["lr"] = min(group["lr"] * 1.5, 1e-3)
-
-    def _take_learning_rates(self) -> None:
-        """Go on with the learning rates of this configuration, not with those of a checkpoint.
-
-        Where they sink, :meth:`_anneal` does the rest; one that follows the KL divergence goes on where it was.
-        """
-        for name, optimizer in (("critic", self.critic_optimizer), ("temperature", self.temperature_optimizer)):
-            optimizer.param_groups[0]["lr"] = getattr(self.cfg, f"{name}_learning_rate")
-        if self.cfg.desired_kl is None:
-            self.actor_optimizer.param_groups[0]["lr"] = self.cfg.actor_learning_rate
-
-    def _anneal(self) -> None:
-        """Lower the learning rates and open the bounds, on the way to the final ones."""
-        share = self.annealing.share(self.num_updates)
-        if self.opening is not None:
-            self.opening.open(self.actor, share, *([] if self.average is None else [self.average.policy]))
-        if self.cfg.final_learning_rate_scale != 1.0:
-            factor = 1.0 + share * (self.cfg.final_learning_rate_scale - 1.0)
-            self.actor_optimizer.param_groups[0]["lr"] = factor * self.cfg.actor_learning_rate
-            self.critic_optimizer.param_groups[0]["lr"] = factor * self.cfg.critic_learning_rate
 
     def _is_policy_step(self) -> bool:
         """Return whether the next gradient step moves the actor too."""
@@ -439,18 +418,16 @@ class SAC:
         is_own = loaded_dict.get("rank", 0) == self.rank  # rsl_rl's runner saves the first of many processes only
         if has_replay:
             self.storage.check_state_dict(loaded_dict["replay_state_dict"])
-        average = loaded_dict.get("average_state_dict")
-        if self.average is not None and average is not None and parts.get("actor"):
-            self.average.check_state_dict(average)
+        if self.average is not None and parts.get("actor"):
+            self.average.check_state_dict(loaded_dict.get("average_state_dict"))
         rnd = self.rnd if parts.get("rnd") else None
         if rnd is not None:
             rnd.check(loaded_dict.get("rnd_state_dict"), has_replay, strict)
         try:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
-                self.restart_average()
-                if self.average is not None and average is not None:
-                    self.average.load_state_dict(average)
+                if self.average is not None:
+                    self.average.load_state_dict(loaded_dict.get("average_state_dict"))
             if parts.get("critic"):
                 self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
                 self.target_critic.load_state_dict(loaded_dict["target_critic_state_dict"], strict=strict)
@@ -459,7 +436,7 @@ class SAC:
             if parts.get("optimizer"):
                 for name in ("actor", "critic", "temperature"):
                     getattr(self, f"{name}_optimizer").load_state_dict(loaded_dict[f"{name}_optimizer_state_dict"])
-                self._take_learning_rates()
+                self._learning_rates.reset()
             if rnd is not None:
                 rnd.load(loaded_dict["rnd_state_dict"], self.storage.num_envs, strict)
         except (RuntimeError, ValueError, KeyError) as error:
@@ -483,11 +460,6 @@ class SAC:
         self._num_new_steps = loaded_dict["counters"].get("num_new_steps", 0) if has_replay else 0
         self._last_obs = self._last_actions = self._next_obs = None
         return bool(parts.get("iteration"))
-
-    def restart_average(self) -> None:
-        """Begin a new average of the actor, if there is one, after the actor was changed from outside."""
-        if self.average is not None:
-            self.average.restart(self._actor_parameters)
 
     def broadcast_parameters(self) -> None:
         """Overwrite the parameters of every process by those of the first."""

@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rsl_rl_sac.envs.worlds import WORLDS, find_world
@@ -57,3 +59,25 @@ def with_run_folder(arguments: Sequence[str], flag: str, logs: str | Path = "log
         elif argument == flag and place + 1 < len(found):
             found[place + 1] = str(run_folder(found[place + 1], logs))
     return found
+
+
+@contextlib.contextmanager
+def claimed_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder that no other process has, numbered if need be, as runs that start in the same second need.
+
+    If the run fails before it has written anything, nothing is left behind.
+    """
+    name, missing = folder.name, [parent for parent in folder.parents if not parent.exists()]
+    for number in itertools.count(2):
+        try:
+            folder.mkdir(parents=True)
+            break
+        except FileExistsError:
+            folder = folder.with_name(f"{name}_{number}")
+    try:
+        yield folder
+    except BaseException:
+        with contextlib.suppress(OSError):  # something is in it
+            for path in (folder, *missing):
+                path.rmdir()
+        raise

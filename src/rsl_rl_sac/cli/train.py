@@ -10,7 +10,7 @@ import itertools
 import math
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
@@ -22,7 +22,7 @@ from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import check_folder, parse_options
-from rsl_rl_sac.cli.run_folder import is_task, with_run_folder
+from rsl_rl_sac.cli.run_folder import claimed_folder, is_task, with_run_folder
 from rsl_rl_sac.config import UNLIMITED_ITERATIONS, RndCfg, RunnerCfg, SymmetryCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.envs.worlds import find_world
@@ -192,7 +192,7 @@ def run(arguments: Sequence[str]) -> None:
             raise SystemExit(code)
         return
     is_new = options.folder is None and options.resume is None
-    with _claimed(folder) if is_new and launched_rank() == 0 else contextlib.nullcontext(folder) as folder:
+    with claimed_folder(folder) if is_new and launched_rank() == 0 else contextlib.nullcontext(folder) as folder:
         try:
             train(options, folder)
         except LostProcessError as error:
@@ -481,28 +481,6 @@ def _peek(arguments: Sequence[str], flag: str, default: str) -> str:
         if argument.startswith(f"{flag}="):
             return argument.split("=", 1)[1]
     return default
-
-
-@contextlib.contextmanager
-def _claimed(folder: Path) -> Iterator[Path]:
-    """Make a folder that no other process has, numbered if need be, as runs that start in the same second need.
-
-    If the run fails before it has written anything, nothing is left behind.
-    """
-    name, missing = folder.name, [parent for parent in folder.parents if not parent.exists()]
-    for number in itertools.count(2):
-        try:
-            folder.mkdir(parents=True)
-            break
-        except FileExistsError:
-            folder = folder.with_name(f"{name}_{number}")
-    try:
-        yield folder
-    except BaseException:
-        with contextlib.suppress(OSError):  # something is in it
-            for path in (folder, *missing):
-                path.rmdir()
-        raise
 
 
 def _new_folder(options: TrainOptions) -> Path:

@@ -86,7 +86,8 @@ def start_from(runner: OnPolicyRunner, path: Path | str, obs: TensorDict) -> Non
         bias, scale = (bounds[name] for name in _BOUNDS)
         with torch.no_grad():
             actor.distribution.move_bounds(actor.mlp, bias - scale, bias + scale)  # type: ignore[operator]  # an Actor
-        algorithm.restart_average()
+        if algorithm.average is not None:
+            algorithm.average.restart()
 
 
 def check_start(state: dict, path: Path | str) -> None:
