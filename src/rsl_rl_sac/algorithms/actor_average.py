@@ -15,7 +15,7 @@ class ActorAverage:
     """A policy whose weights follow those of the actor slowly.
 
     Training does not know of it. The actor goes up and down from one evaluation to the next; on rough terrain, the
-    average over 4000 steps scored 0.04 more than the actor itself (docs/learning.md).
+    average over 4000 steps tracked 0.05 better than the actor itself (docs/learning.md).
     """
 
     def __init__(self, actor: Actor, parameters: FlatParameters, num_steps: int) -> None:
