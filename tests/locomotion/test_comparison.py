@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -107,6 +108,26 @@ class TestRuns:
         with pytest.raises(KeyboardInterrupt):
             comparison.run()
         assert all((run.folder / "saved").exists() and run.had_minutes is None for run in comparison.runs)
+
+    def test_signals(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A terminal that is closed ends a comparison, but not one that nohup protects."""
+        for before, expected in ((signal.SIG_DFL, [True, True]), (signal.SIG_IGN, [True, False])):
+            monkeypatch.setattr(Comparison, "_start", lambda self, run, cores: subprocess.Popen(["sleep", "60"]))
+            monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
+            changed: list[bool] = []
+
+            def look(runs: list[Run], before: object = before, changed: list[bool] = changed) -> None:
+                own = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)]
+                changed += [handler is not before and handler is not signal.SIG_DFL for handler in own]
+                raise KeyboardInterrupt
+
+            old = signal.signal(signal.SIGHUP, before)
+            try:
+                with pytest.raises(KeyboardInterrupt):
+                    Comparison(TASK, tmp_path, 1.0, [0], listener=look).run()
+                assert changed == expected and signal.getsignal(signal.SIGHUP) is before
+            finally:
+                signal.signal(signal.SIGHUP, old)
 
     def test_table(self, tmp_path: pathlib.Path) -> None:
         """The table has the rows of all runs, and reads back as curves."""

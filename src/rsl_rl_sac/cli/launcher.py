@@ -132,7 +132,9 @@ def _passing_on_signals(processes: list[subprocess.Popen]) -> Iterator[list[int]
         for process in processes:
             process.send_signal(signal.SIGINT if is_first_interrupt else signal.SIGKILL)
 
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+        numbers.append(signal.SIGHUP)
     old = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         yield received

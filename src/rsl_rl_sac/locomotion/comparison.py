@@ -163,7 +163,10 @@ class Comparison:
         shares = share_cores(len(AGENTS))
         processes = [self._start(run, shares[AGENTS.index(run.agent)]) for run in runs]
         # So that the trainings end with this process, also with a terminal that is closed.
-        old = {number: signal.signal(number, _leave) for number in (signal.SIGTERM, signal.SIGHUP)}
+        numbers = [signal.SIGTERM]
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
+            numbers.append(signal.SIGHUP)
+        old = {number: signal.signal(number, _leave) for number in numbers}
         try:
             while any(process.poll() is None for process in processes):
                 time.sleep(1.0)
