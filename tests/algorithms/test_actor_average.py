@@ -86,6 +86,34 @@ def test_begins_with_the_actor() -> None:
         alg.load(state, {"actor": True}, True)
 
 
+def test_what_is_not_strict() -> None:
+    """Parts that are missing in the actor's state may be missing in the average's."""
+    alg, env = small_alg(average_actor_steps=4)
+    collect(alg, env)
+    alg.update()
+    state = alg.save()
+    for part in (state["actor_state_dict"], state["average_state_dict"]["actor_state_dict"]):
+        part["mlp.0.bias"].fill_(0.25)
+        del part["mlp.0.weight"]
+    with pytest.raises(CheckpointError, match=r"mlp\.0\.weight"):
+        alg.load(state, {"actor": True}, True)
+    alg.load(state, {"actor": True}, False)
+    for policy in (alg.actor, alg.get_policy()):
+        assert bool((policy.state_dict()["mlp.0.bias"] == 0.25).all())
+
+
+def test_follows_after_a_move() -> None:
+    """A policy that was moved to another device and back has memory of its own; it goes on with its average."""
+    alg, env = small_alg(average_actor_steps=4, training_start_iteration=0)
+    collect(alg, env)
+    policy = alg.get_policy()
+    for parameter in policy.mlp.parameters():
+        parameter.data = parameter.data.clone()  # as Module.to() does
+    before = weights(policy.mlp)
+    alg.update()
+    assert not torch.equal(weights(policy.mlp), before)
+
+
 def test_runs(tmp_path: pathlib.Path) -> None:
     """A checkpoint is scored by its average, and another run starts from its actor."""
     cfg = make_cfg("sac")

@@ -276,6 +276,18 @@ def test_runs_of_the_same_second(monkeypatch: pytest.MonkeyPatch, tmp_path: path
     assert all(folder.is_dir() for folder in folders)
 
 
+def test_link_to_nowhere(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder of runs on a disk that is not there is one line, not a search for a free name without end."""
+    monkeypatch.chdir(tmp_path)
+    pathlib.Path("logs").symlink_to(tmp_path / "missing" / "disk")
+    with pytest.raises(SystemExit) as end:
+        main(["train", TASK])
+    errors = capsys.readouterr().err
+    assert end.value.code == 2 and "logs" in errors and len(errors.splitlines()) == 1
+
+
 def test_more_than_fits(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -198,7 +198,7 @@ def test_mirror_loss_by_hand() -> None:
     assert policy.matrix.grad is not None
     assert policy.matrix.grad.tolist() == [[4.0, -2.0], [2.0, -1.0]]
     symmetric = Linear([[1.0, 0.5], [0.5, 1.0]])
-    assert float(symmetry.mirror_loss(symmetric, obs)) == 0.0  # type: ignore[arg-type]
+    assert float(symmetry.mirror_loss(symmetric, obs).detach()) == 0.0  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("use", [True, False])

@@ -74,8 +74,11 @@ class TestRuns:
         for other in others:
             with pytest.raises(ConfigError, match=r"have the settings .*'fine_physics': True.* choose another"):
                 Comparison(TASK, tmp_path, 2.0, [0], **other).run()
-        with pytest.raises(ConfigError, match="runs of 2 minutes"):
-            Comparison(TASK, tmp_path, 1.0, [0], fine_physics=True).run()
+        for _ in range(2):  # also of runs that were gone on with, and stopped
+            with pytest.raises(ConfigError, match="runs of 2 minutes"):
+                Comparison(TASK, tmp_path, 0.5, [0], fine_physics=True).run()
+            write_curve(tmp_path / "sac_seed0" / "curve.csv", [dict.fromkeys(CURVE_COLUMNS, 0.0) | {"seconds": 120.2}])
+            (tmp_path / "sac_seed0" / "finished.txt").unlink(missing_ok=True)
         assert (tmp_path / "curves.csv").read_text() == table
 
     def test_damaged_mark(self, tmp_path: pathlib.Path) -> None:
@@ -108,6 +111,26 @@ class TestRuns:
         with pytest.raises(KeyboardInterrupt):
             comparison.run()
         assert all((run.folder / "saved").exists() and run.had_minutes is None for run in comparison.runs)
+
+    def test_one_that_cannot_start(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If the second training of a pair cannot start, the first is not left alone."""
+        processes: list[subprocess.Popen] = []
+
+        def popen(command: list[str], **settings: object) -> subprocess.Popen:
+            assert settings["start_new_session"]  # a terminal's Ctrl-C is passed on, not met twice
+            if processes:
+                raise OSError("no memory")
+            processes.append(real(["sleep", "60"]))
+            return processes[0]
+
+        real = subprocess.Popen
+        write_run(tmp_path / "sac_seed0", [0.2, 0.9], minutes=2.0)
+        monkeypatch.setattr(subprocess, "Popen", popen)
+        monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
+        with pytest.raises(OSError, match="no memory"):
+            Comparison(TASK, tmp_path, 3.0, [0]).run()
+        assert processes[0].poll() == -signal.SIGTERM
+        assert not (tmp_path / "sac_seed0" / "finished.txt").exists()  # it was gone on with
 
     def test_signals(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A terminal that is closed ends a comparison, but not one that nohup protects."""

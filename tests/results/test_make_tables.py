@@ -103,7 +103,18 @@ def test_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MAKER["compare_flat_difference"].__globals__, "flat_curves", lambda: curves)
     text = MAKER["compare_flat_difference"]()
     assert "**+0.198 [" in text  # the mean of 0.1925, -0.1 and 0.5 is 0.1975
-    assert "Of 4 pairs" in text and "in 2, within 0.02 of it in 1, and more than 0.02 below in 1." in text
+    assert (
+        "Of 4 pairs of runs SAC ends more than 0.02 above PPO in 2, within 0.02 of it in 1, and further below in 1;"
+        in text
+    )
+
+
+def test_late() -> None:
+    """Evaluations of minutes 4 to 8 of eight, a little late or not: five of them, or those that there are."""
+    every_minute = make_curve("sac", 0, [0.9, 0.9, 0.9, 0.9, 0.1, 0.2, 0.3, 0.4, 0.55])
+    every_second_minute = make_curve("sac", 1, [0.9, 0.9, 0.3, 0.4, 0.2])
+    every_second_minute.columns["seconds"] = np.array([0.0, 120.4, 240.7, 360.1, 480.2])
+    assert MAKER["late"]([every_minute, every_second_minute], "tracking") == pytest.approx([0.31, 0.3])
 
 
 def test_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +147,23 @@ def test_compare_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows += [("ppo", 0, 0, 0.3, 1.0), ("ppo", 8, 3.25, 0.6, 1.0), ("ppo", 9, 3.75, 0.81, 1.0)]
     write_comparison(tmp_path, "Velocity-Flat-Unitree-A1", rows)
     monkeypatch.setitem(MAKER["compare_flat"].__globals__, "FOLDER", tmp_path)
-    assert MAKER["compare_flat"]().splitlines()[2] == "| A1 | 1 | 0.910 | 0.810 | 5.0 | 9.0 | 2.50 | 3.75 |"
+    assert MAKER["compare_flat"]().splitlines()[2] == "| A1 | 1 | 0.910 | 0.810 | +0.100 | 5.0 | 9.0 | 2.50 | 3.75 |"
+
+
+def test_compare_flat_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds are subtracted pair by pair; of three the interval reaches from the smallest difference to the largest."""
+    write_comparison(tmp_path, "Velocity-Flat-Unitree-A1", [("sac", 1, 1, 0.9, 1.0), ("ppo", 1, 1, 0.8, 1.0)])
+    table = tmp_path / "compare_Velocity-Flat-Unitree-A1.csv"
+    lines = [
+        f"Velocity-Flat-Unitree-A1,{agent},{seed},60,1,{tracking},1,1,1\n"
+        for seed, pair in ((2, (0.85, 0.55)), (1, (0.5, 0.7)))
+        for agent, tracking in zip(("ppo", "sac"), pair, strict=True)
+    ]
+    table.write_text(table.read_text() + "".join(lines))
+    monkeypatch.setitem(MAKER["compare_flat"].__globals__, "FOLDER", tmp_path)
+    # SAC 0.9, 0.7, 0.55 and PPO 0.8, 0.5, 0.85: differences of 0.1, 0.2 and -0.3, all means 0.717.
+    row = MAKER["compare_flat"]().splitlines()[2].split(" | ")
+    assert row[:5] == ["| A1", "3", "0.717", "0.717", "+0.000 [-0.300, +0.200]"]
 
 
 def test_halved_noise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,7 +196,7 @@ def test_rough_from_flat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_rough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of each agent the evaluation nearest to every fifth minute, and when that was."""
     rows = [("sac", 3.0 * k, 0.5 * k, 0.02 * k, 1.0 - 0.05 * k) for k in range(11)]
-    rows += [("ppo", 5.1 * k, 0.25 * k, 0.3, 0.5) for k in range(7)]
+    rows += [("ppo", 5.05 * k, 0.25 * k, 0.3, 0.5) for k in range(7)]
     write_comparison(tmp_path, "Velocity-Rough-Anymal-D", rows)
     monkeypatch.setitem(MAKER["rough"].__globals__, "FOLDER", tmp_path)
     lines = MAKER["rough"]("compare_Velocity-Rough-Anymal-D").splitlines()
@@ -180,8 +207,25 @@ def test_rough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[3] == "| SAC: return | 0.0 | 0.4 | 0.6 | 1.0 | 1.4 | 1.6 | 2.0 |"
     assert lines[4] == "| SAC: tracking with noise |  | 0.02 | 0.03 | 0.05 | 0.07 | 0.08 | 0.10 |"
     assert lines[5] == "| SAC: million steps |  | 1.0 | 1.5 | 2.5 | 3.5 | 4.0 | 5.0 |"
-    assert lines[6] == "| SAC: minute of the evaluation |  | 6.0 | 9.0 | 15.0 | 21.0 | 24.0 | 30.0 |"
-    assert lines[-1] == "| PPO: minute of the evaluation |  | 5.1 | 10.2 | 15.3 | 20.4 | 25.5 | 30.6 |"
+    assert lines[6] == "| SAC: minute of the evaluation | 0 | 6 | 9 | 15 | 21 | 24 | 30 |"
+    # PPO's evaluations are within half a minute of the header's.
+    assert lines[-1] == "| PPO: million steps |  | 0.2 | 0.5 | 0.8 | 1.0 | 1.2 | 1.5 |"
+
+
+def test_ablation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps to half of the score with noise, then what the runs end with, seed by seed."""
+    rows = [
+        ("base", 0, 0, 0.2, 1.0),
+        ("base", 1, 1.25, 0.99, 0.5),
+        ("base", 2, 1.75, 1.0, 0.5),
+        ("base", 3, 3.5, 0.9, 0.75),
+    ]
+    write_comparison(tmp_path, "Velocity-Flat-Unitree-Go1", [*rows, ("n1", 3, 3.5, 0.4, 0.8)])
+    (tmp_path / "compare_Velocity-Flat-Unitree-Go1.csv").rename(tmp_path / "ablation_Velocity-Flat-Unitree-Go1.csv")
+    monkeypatch.setitem(MAKER["ablation"].__globals__, "FOLDER", tmp_path)
+    # With noise the rows have half of the tracking, so that half is reached with 1.0, at 1.75 million steps.
+    lines = MAKER["ablation"]({"base": ("as it is", ""), "n1": ("n = 1", "never")}).splitlines()
+    assert lines[2:] == ["| as it is | 1.8 | 0.45 | 0.90 | 0.75 |  |", "| n = 1 | – | 0.20 | 0.40 | 0.80 | never |"]
 
 
 def test_five_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

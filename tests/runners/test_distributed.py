@@ -27,13 +27,20 @@ from rsl_rl_sac.utils.seeding import rank_seed
 from tests.helpers import differences, flat_state, small_cfg, whole_state
 from tests.processes import run_processes
 
-SHARED = ("actor_state_dict", "critic_state_dict", "target_critic_state_dict", "log_alpha", "optimizer_state_dict")
+SHARED = (
+    "actor_state_dict",
+    "average_state_dict",
+    "critic_state_dict",
+    "target_critic_state_dict",
+    "log_alpha",
+    "optimizer_state_dict",
+)
 """What all processes must have in common."""
 
 
 def make_cfg(seed: int = 0, overlap: bool = False) -> RunnerCfg:
     """Return a configuration with everything that processes must agree on."""
-    cfg = small_cfg(save_replay=True, desired_kl=0.01, actor_learning_rate=1e-4)
+    cfg = small_cfg(save_replay=True, desired_kl=0.01, actor_learning_rate=1e-4, average_actor_steps=7)
     cfg.seed, cfg.overlap = seed, overlap
     return cfg
 

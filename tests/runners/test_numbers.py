@@ -11,6 +11,7 @@ import pytest
 import torch
 from tensordict import TensorDict
 
+from rsl_rl_sac.algorithms import SAC
 from rsl_rl_sac.cli.main import main
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.runners import OffPolicyRunner
@@ -172,6 +173,35 @@ def test_some_actions(overlap: bool) -> None:
     assert env.seen[BAD_STEP][[3, 7]].tolist() == [[0.0], [0.0]]
     assert runner.alg.storage.actions[BAD_STEP, [3, 7]].tolist() == [[0.0], [0.0]]
     assert cut_places(runner) == [(BAD_STEP, 3), (BAD_STEP, 7)]
+
+
+class Copying(SAC):
+    """SAC that copies observations when they are acted on."""
+
+    def record(self, obs: TensorDict, actions: torch.Tensor) -> None:
+        """Take note of a copy."""
+        super().record(obs.clone(), actions)
+
+
+def test_environment_that_overwrites_its_observations() -> None:
+    """Observations are taken note of before the step, not after it, where they may be those of the next one."""
+    env = DoubleIntegrator(16)
+    step, seen = env.step, []
+    memory = env.get_observations()
+
+    def overwriting(actions: torch.Tensor) -> tuple:
+        seen.append(memory["policy"].clone())
+        obs, *rest = step(actions)
+        memory["policy"].copy_(obs["policy"])
+        return memory, *rest
+
+    env.step, env.get_observations = overwriting, lambda: memory  # type: ignore[method-assign]
+    cfg = small_cfg(replay_size=16 * 100)
+    cfg.algorithm.class_name = Copying
+    cfg.check_for_nan = False  # whose copies would hide it
+    runner = OffPolicyRunner(env, cfg.to_dict())
+    runner.learn(1)
+    torch.testing.assert_close(runner.alg.storage.observations["policy"][:8], torch.stack(seen))
 
 
 def test_nothing_left() -> None:

@@ -190,7 +190,7 @@ def test_other_bounds(pair: Pair, tmp_path: pathlib.Path) -> None:
     # y = tanh(x) / 2 becomes tanh(x / 2), which is further from zero by up to x^3 / 8.
     latent = torch.atanh(2.0 * before)
     torch.testing.assert_close(after, torch.tanh(latent / 2.0), atol=1e-5, rtol=1e-4)
-    assert bool((after.abs() >= before.abs() - 1e-6).all()) and float(before.abs().max()) > 0.01
+    assert bool((after.abs() >= before.abs() - 1e-6).all()) and float(before.detach().abs().max()) > 0.01
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,9 @@ def test_command_line(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, a
 
 
 @pytest.mark.parametrize("agent", ["sac", "ppo"])
-def test_the_same_command_goes_on(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, agent: str) -> None:
+def test_the_same_command_goes_on(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], agent: str
+) -> None:
     """Stopped and started again, as compare does it, a run keeps what it took over, and no other run's networks."""
     monkeypatch.chdir(tmp_path)
     own = ["--actor.hidden-dims", "8", *(["--algorithm.critic-learning-rate", "2e-4"] if agent == "sac" else [])]
@@ -267,6 +269,11 @@ def test_the_same_command_goes_on(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
         assert after[1].algorithm.critic_learning_rate == 2e-4
     with pytest.raises(SystemExit):  # its networks are not to be chosen any more
         main([*command, "--actor.hidden-dims", "4"])
+    if agent == "sac":  # nor are its bounds, which the checkpoint has
+        capsys.readouterr()
+        with pytest.raises(SystemExit):
+            main([*command, "--algorithm.largest-action", "0.5"])
+        assert "has other action bounds, which are in its checkpoint" in capsys.readouterr().err
     with pytest.raises(SystemExit):  # and the other run started from nothing
         main(["train", FLAT, *SMALL, "--agent", agent, "--start-from", "flat", "--folder", "flat"])
 
@@ -305,6 +312,18 @@ def test_opened_bounds_stay() -> None:
     go_on_from(cfg, reached, set())
     assert cfg.action_bounds == [[-1.0, -0.5], [3.0, 0.5]]
     assert cfg.largest_action is None and cfg.final_largest_action is None
+
+
+@pytest.mark.parametrize("given", [{"largest_action": 5.0}, {"final_largest_action": 9.0}])
+def test_bounds_that_are_given_count(given: dict[str, float]) -> None:
+    """The bounds that another run had come to would narrow those that are given, which belong together."""
+    settings: dict[str, Any] = {"largest_action": 1.0, "final_largest_action": 8.0, **given}
+    cfg = SACCfg(**settings)
+    before = (cfg.action_bounds, cfg.largest_action, cfg.final_largest_action)
+    reached = {"action_bounds": [[-1.0], [3.0]], "largest_action": None, "final_largest_action": None}
+    go_on_from(cfg, {**reached, "target_entropy_scale": 0.5}, set(given))
+    assert (cfg.action_bounds, cfg.largest_action, cfg.final_largest_action) == before
+    assert cfg.target_entropy_scale == 0.5
 
 
 def test_damaged_annealing() -> None:

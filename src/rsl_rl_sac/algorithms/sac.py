@@ -115,14 +115,9 @@ class SAC:
         """Average of the actor, which is then the policy for all but training."""
         self.intrinsic_rewards: torch.Tensor | None = None
         """Intrinsic rewards of the last vector step, for the logger."""
-        self.explorer = Explorer(
-            storage.num_envs,
-            self.actor.distribution.output_dim,
-            self.cfg.exploration_scale,
-            self.cfg.exploration_correlation,
-            seed,
-            self.device,
-        )
+        num_actions = self.actor.distribution.output_dim
+        noise = self.cfg.exploration_scale, self.cfg.exploration_correlation
+        self.explorer = Explorer(storage.num_envs, num_actions, *noise, seed, self.device)
         self._num_new_steps = 0
         self._last_obs: TensorDict | None = None
         self._next_obs: TensorDict | None = None
@@ -159,6 +154,10 @@ class SAC:
         if self._next_obs is not None and not same_observations(obs, self._next_obs):
             self.storage.cut()  # somebody stepped or reset the environment in between
         self._last_obs = obs
+        self._last_actions = actions
+
+    def replace_actions(self, actions: torch.Tensor) -> None:
+        """Take note of actions that were taken in place of those that :meth:`act` returned."""
         self._last_actions = actions
 
     def process_env_step(self, obs: TensorDict, rewards: torch.Tensor, dones: torch.Tensor, extras: dict) -> None:
@@ -419,7 +418,7 @@ class SAC:
         if has_replay:
             self.storage.check_state_dict(loaded_dict["replay_state_dict"])
         if self.average is not None and parts.get("actor"):
-            self.average.check_state_dict(loaded_dict.get("average_state_dict"))
+            self.average.check_state_dict(loaded_dict.get("average_state_dict"), strict)
         rnd = self.rnd if parts.get("rnd") else None
         if rnd is not None:
             rnd.check(loaded_dict.get("rnd_state_dict"), has_replay, strict)
@@ -427,7 +426,7 @@ class SAC:
             if parts.get("actor"):
                 self.actor.load_state_dict(loaded_dict["actor_state_dict"], strict=strict)
                 if self.average is not None:
-                    self.average.load_state_dict(loaded_dict.get("average_state_dict"))
+                    self.average.load_state_dict(loaded_dict.get("average_state_dict"), strict)
             if parts.get("critic"):
                 self.critic.load_state_dict(loaded_dict["critic_state_dict"], strict=strict)
                 self.target_critic.load_state_dict(loaded_dict["target_critic_state_dict"], strict=strict)

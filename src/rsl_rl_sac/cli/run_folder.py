@@ -68,9 +68,10 @@ def claimed_folder(folder: Path) -> Iterator[Path]:
     If the run fails before it has written anything, nothing is left behind.
     """
     name, missing = folder.name, [parent for parent in folder.parents if not parent.exists()]
+    folder.parent.mkdir(parents=True, exist_ok=True)  # by itself: a parent that is a broken link exists, too
     for number in itertools.count(2):
         try:
-            folder.mkdir(parents=True)
+            folder.mkdir()
             break
         except FileExistsError:
             folder = folder.with_name(f"{name}_{number}")

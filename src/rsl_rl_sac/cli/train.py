@@ -380,8 +380,7 @@ def _prepare_start(options: TrainSACOptions | TrainPPOOptions, arguments: Sequen
     """Find the checkpoint to start from, of the same algorithm and of a task that this one extends; take its networks.
 
     Networks are taken as they are since presets may have others on rough terrain, as Isaac Lab has for PPO. SAC's noise
-    and learning rates go on where they were: on ANYmal D, 0.84 of the commands were tracked after nine minutes of rough
-    terrain with the noise that flat ground had ended with, and 0.76 with that of a new run.
+    and learning rates go on where they were, and its bounds, if they had been opening.
     """
     # Here: other worlds train without the suite's simulator.
     from rsl_rl_sac.locomotion.runs import load_checkpoint, resolve_run
@@ -434,6 +433,13 @@ def _go_on(options: TrainSACOptions | TrainPPOOptions, folder: Path, arguments: 
             f"The run in '{folder}' has another algorithm or other networks: go on with --resume {folder}, or choose"
             " another folder."
         )
+    if isinstance(cfg, RunnerCfg) and isinstance(options.cfg, RunnerCfg):
+        names = ("action_bounds", "largest_action")
+        if any(getattr(cfg.algorithm, name) != getattr(options.cfg.algorithm, name) for name in names):
+            raise ConfigError(
+                f"The run in '{folder}' has other action bounds, which are in its checkpoint: choose another folder,"
+                f" with --start-from {folder} to begin with its policy."
+            )
 
 
 def _given_settings(arguments: Sequence[str]) -> set[str]:

@@ -106,8 +106,7 @@ class Symmetry:
                 raise ConfigError(
                     f"The action bounds are not symmetric: those of action {i} are [{low[i]:.4g}, {high[i]:.4g}], but"
                     f" the mirror image of its counterpart's is [{image_low[i]:.4g}, {image_high[i]:.4g}]. Set"
-                    " algorithm.action_bounds to bounds that are their own mirror image, or algorithm.symmetry_cfg to"
-                    " None."
+                    " algorithm.action_bounds to bounds that are their own mirror image."
                 )
 
     @staticmethod
@@ -145,8 +144,8 @@ def build_symmetry(
     Raises:
         ConfigError: If the bounds, or the environment, are not symmetric.
     """
+    symmetry = Symmetry(env, **cfg.to_dict())
     try:
-        symmetry = Symmetry(env, **cfg.to_dict())
         symmetry.check_action_bounds(low.to(device), high.to(device))
     except ConfigError as error:
         raise ConfigError(

@@ -24,6 +24,9 @@ from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 AGENTS = ("sac", "ppo")
 """What is compared."""
 
+_OVERTIME = 0.1
+"""Minutes by which a run may be longer than it was made for: its last iteration began in time."""
+
 
 @dataclass
 class Run:
@@ -55,6 +58,12 @@ class Run:
             return float(self.finished_path.read_text())
         except (FileNotFoundError, ValueError):  # the latter: not ours, or damaged, and the run is gone on with
             return None
+
+    @property
+    def trained_minutes(self) -> float:
+        """The minutes that it has been trained for, which are more than it was made for if it was gone on with."""
+        curve = read_curve(self.folder / "curve.csv")
+        return max(self.had_minutes or 0.0, curve[-1]["seconds"] / 60.0 if curve else 0.0)
 
     def is_finished(self, minutes: float) -> bool:
         """Return whether the run has had its time."""
@@ -127,10 +136,10 @@ class Comparison:
             raise ConfigError(
                 f"The runs in '{self.folder}' have the settings {found}, not {own}: choose another --folder."
             )
-        longest = max((run.had_minutes or 0.0 for run in self.runs), default=0.0)
-        if longest > self.minutes:
+        longest = max((run.trained_minutes for run in self.runs), default=0.0)
+        if longest > self.minutes + _OVERTIME:
             raise ConfigError(
-                f"There are runs of {longest:g} minutes in '{self.folder}': ask for as many, or choose another"
+                f"There are runs of {longest:.3g} minutes in '{self.folder}': ask for as many, or choose another"
                 " --folder."
             )
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -161,13 +170,15 @@ class Comparison:
         if not runs:
             return
         shares = share_cores(len(AGENTS))
-        processes = [self._start(run, shares[AGENTS.index(run.agent)]) for run in runs]
+        processes: list[subprocess.Popen] = []
         # So that the trainings end with this process, also with a terminal that is closed.
         numbers = [signal.SIGTERM]
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # as it is under nohup
             numbers.append(signal.SIGHUP)
         old = {number: signal.signal(number, _leave) for number in numbers}
         try:
+            for run in runs:
+                processes.append(self._start(run, shares[AGENTS.index(run.agent)]))  # noqa: PERF401, ended if one fails
             while any(process.poll() is None for process in processes):
                 time.sleep(1.0)
                 for run in runs:
@@ -203,6 +214,7 @@ class Comparison:
 
     def _start(self, run: Run, cores: set[int]) -> subprocess.Popen:
         run.folder.mkdir(parents=True, exist_ok=True)
+        run.finished_path.unlink(missing_ok=True)  # it goes on, for longer than that says
         command = [sys.executable, "-m", "rsl_rl_sac", "train", self.task, "--agent", run.agent]
         command += ["--preset", self.preset, "--seed", str(run.seed), "--minutes", str(self.minutes)]
         command += ["--folder", str(run.folder), "--cores", str(len(cores)), "--no-video", *self.options]

@@ -161,8 +161,10 @@ class OffPolicyRunner(OnPolicyRunner):
         start = time.perf_counter()
         with torch.inference_mode():
             for _ in range(self.cfg["num_steps_per_env"]):
-                step = self._guard(self.numbers.step, obs, self.alg.act(obs))
-                self.alg.record(obs, step.actions)  # those taken: quarantine replaces what is not finite
+                actions = self.alg.act(obs)
+                step = self._guard(self.numbers.step, obs, actions)
+                if step.actions is not actions:  # quarantine replaces what is not finite
+                    self.alg.replace_actions(step.actions)
                 obs = self._store(step)
         collected = time.perf_counter()
         losses = self._guard(self.alg.update)
@@ -389,7 +391,7 @@ class OffPolicyRunner(OnPolicyRunner):
     def _log(
         self, iteration: int, start: int, total: int, collect_time: float, learn_time: float, losses: dict
     ) -> None:
-        actor = self.alg.get_policy() if self._collector is None else self._collector.actor  # the one that acted
+        actor = self.alg.actor if self._collector is None else self._collector.actor  # the one that acted
         self.logger.log(
             it=iteration,
             start_it=start,

@@ -32,14 +32,15 @@ _BOUNDS = ("distribution.bias", "distribution.scale")
 """Centre and half-width of the actions in the state of SAC's policy."""
 
 
+_BOUNDS_SETTINGS = {"action_bounds", "largest_action", "final_largest_action"}
+"""Settings that make the bounds together."""
+
 REACHED = (
     "target_entropy_scale",
     "actor_learning_rate",
     "critic_learning_rate",
     "final_learning_rate_scale",
-    "action_bounds",
-    "largest_action",
-    "final_largest_action",
+    *sorted(_BOUNDS_SETTINGS),
 )
 """Settings that :func:`reached_settings` may return."""
 
@@ -143,6 +144,8 @@ def go_on_from(cfg: SACCfg, reached: dict[str, Any], given: Collection[str]) -> 
     keeps = set(given)
     if cfg.desired_kl is not None or keeps & {"actor_learning_rate", "critic_learning_rate"}:
         keeps.add("final_learning_rate_scale")  # what is left of the way belongs to the rates reached
+    if keeps & _BOUNDS_SETTINGS:
+        keeps |= _BOUNDS_SETTINGS  # those reached would narrow those given, or not go with them
     for name, value in reached.items():
         if name not in keeps:
             setattr(cfg, name, value)
