@@ -27,6 +27,7 @@ from rsl_rl_sac.locomotion.registry import load_robot, task_cfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.runners.training import Training
+from rsl_rl_sac.utils.errors import RslRlSacError
 
 CURVES = Path(__file__).parents[1] / "results"
 """Folder of the tables that ``make figures`` draws."""
@@ -117,7 +118,10 @@ def unscaled_rewards(cfg: RunnerCfg) -> None:
 
 
 def paper_exploration(cfg: RunnerCfg) -> None:
-    """Explore as the paper does: its bounds, first noise, target entropy and temperature, in our scale of rewards."""
+    """Explore as the paper does: its bounds, first noise, target entropy and temperature, in our scale of rewards.
+
+    The target does not move, and neither do the learning rates then.
+    """
     paper = SACCfg()
     soft_bounds(cfg, "default_pose")
     sigma(cfg, 0.15)
@@ -188,15 +192,18 @@ def train(job: tuple[str, int, Options]) -> tuple[str, int, str]:
     assert isinstance(cfg, RunnerCfg)
     VARIANTS[variant](cfg, options.task)
     cfg.seed, cfg.max_iterations = seed, round(options.steps / (cfg.num_envs * cfg.num_steps_per_env))
-    training = Training(options.task, cfg, run_folder(variant, seed, options), num_cores=1)
-    if variant == NAIVE:
-        hide_time_outs(training.env)
-    return variant, seed, training.run().line()
+    try:
+        training = Training(options.task, cfg, run_folder(variant, seed, options), num_cores=1)
+        if variant == NAIVE:
+            hide_time_outs(training.env)
+        return variant, seed, training.run().line()
+    except RslRlSacError as error:  # the others go on
+        return variant, seed, f"failed: {error}"
 
 
 def run_folder(variant: str, seed: int, options: Options) -> Path:
     """Return the folder of a run."""
-    return options.folder / f"{variant}_{seed}"
+    return options.folder / options.task / f"{variant}_{seed}"
 
 
 def main(options: Options) -> None:
@@ -211,7 +218,8 @@ def main(options: Options) -> None:
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
         for variant, seed, score in pool.imap_unordered(train, jobs):
             print(f"{variant}, seed {seed}: {score}", flush=True)
-            add_to_table(variant, seed, options)
+            if not score.startswith("failed"):
+                add_to_table(variant, seed, options)
 
 
 def add_to_table(variant: str, seed: int, options: Options) -> None:

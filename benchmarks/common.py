@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import pathlib
 import statistics
 import time
@@ -14,6 +15,8 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict
+
+from rsl_rl_sac.utils.checkpoint import write_text_atomically
 
 RESULTS = pathlib.Path(__file__).parent / "results"
 
@@ -93,8 +96,8 @@ def read_rows(path: pathlib.Path) -> list[dict[str, Any]]:
 
 def write_rows(name: str, rows: Sequence[dict], folder: pathlib.Path = RESULTS) -> None:
     """Write rows by column into a table of the results; a row need not have all columns."""
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    with (folder / f"{name}.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(column for row in rows for column in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text_atomically(text.getvalue(), folder / f"{name}.csv")

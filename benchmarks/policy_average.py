@@ -12,6 +12,7 @@ with its noise on the same episodes, and adds a line for each to the table, unde
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -19,8 +20,9 @@ from common import RESULTS, read_rows, write_rows
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.algorithms.actor_average import ActorAverage
 from rsl_rl_sac.cli.main import main
-from rsl_rl_sac.locomotion.evaluation import Score
+from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.runners.training import Training
 
 LENGTHS = (250, 1000, 4000)
@@ -32,53 +34,36 @@ COLUMNS = ("tracking", "survival", "episode_return")
 TABLE = "policy_average"
 
 
-class Averages:
-    """Averages of an actor's weights."""
-
-    def __init__(self, weights: torch.Tensor) -> None:
-        """Start at the weights."""
-        self.values = {length: weights.clone() for length in LENGTHS}
-        self.num_steps = 0
-
-    def follow(self, weights: torch.Tensor) -> None:
-        """Move towards the weights; the first steps are averaged alike."""
-        self.num_steps += 1
-        for length, values in self.values.items():
-            values.lerp_(weights, max(1.0 / length, 1.0 / (self.num_steps + 1)))
-
-
 class AveragingSAC(SAC):
-    """SAC that keeps averages of its actor."""
+    """SAC that keeps several averages of its actor."""
 
-    averages: Averages | None = None
-    """The averages, once the actor has moved."""
+    averages: dict[int, ActorAverage] | None = None
+    """The averages by their length, once the actor has moved."""
 
     def _update_actor(self, *arguments: Any) -> dict[str, torch.Tensor]:  # noqa: ANN401
+        if self.averages is None:
+            self.averages = {length: ActorAverage(self.actor, self._actor_parameters, length) for length in LENGTHS}
         metrics = super()._update_actor(*arguments)
-        weights = self._actor_parameters.vector.data
-        self.averages = self.averages or Averages(weights)
-        self.averages.follow(weights)
+        for average in self.averages.values():
+            average.follow()
         return metrics
 
 
-def scores(training: Training) -> dict[str, Score]:
+def scores(training: Training) -> dict[str, EpisodeScore]:
     """Score the averages and the policy with its noise."""
     algorithm, env = training.runner.alg, training.evaluation_env
     if not isinstance(algorithm, AveragingSAC) or algorithm.averages is None or env is None:
         return {}
-    policy, weights = algorithm.get_policy(), algorithm._actor_parameters.vector.data
-    own, found = weights.clone(), {}
 
     def noisy(obs: TensorDict) -> torch.Tensor:
-        return policy(obs, stochastic_output=True)
+        return algorithm.actor(obs, stochastic_output=True)
 
     algorithm.eval_mode()
+    policies: dict[str, Callable[[TensorDict], torch.Tensor]] = {"with noise": noisy}
+    for length, average in algorithm.averages.items():
+        policies[f"average over {length}"] = average.policy.eval()
     with torch.random.fork_rng(devices=[]):
-        for length, values in algorithm.averages.values.items():
-            weights.copy_(values)
-            found[f"average over {length}"] = training.world.evaluate(policy, env)
-        weights.copy_(own)
-        found["with noise"] = training.world.evaluate(noisy, env)
+        found = {name: training.world.evaluate(policy, env) for name, policy in policies.items()}
     algorithm.train_mode()
     return found
 
@@ -89,15 +74,24 @@ def add_scores(training: Training, name: str) -> None:
     found = scores(training)
     if not found or progress.score is None:
         return
+    seconds = round(progress.seconds, 1)
     rows = read_rows(RESULTS / f"{TABLE}.csv")
+    rows = [row for row in rows if (row["run"], row["seconds"]) != (name, str(seconds))]
     for policy, score in {"policy": progress.score, **found}.items():
-        row = {"run": name, "policy": policy, "seconds": round(progress.seconds, 1), "env_steps": progress.env_steps}
+        row = {"run": name, "policy": policy, "seconds": seconds, "env_steps": progress.env_steps}
         rows.append(row | {column: round(getattr(score, column), 4) for column in COLUMNS})
     write_rows(TABLE, rows)
 
 
 def run(name: str, arguments: list[str]) -> None:
-    """Train, and score the averages at every evaluation."""
+    """Train, and score the averages at every evaluation.
+
+    Bounds that open, and an average that is the policy, are refused: these averages would not know of the former, and
+    the policy that is scored beside them would not be the actor.
+    """
+    for flag in ("--algorithm.final-largest-action", "--algorithm.average-actor-steps"):
+        if any(argument.split("=")[0] == flag for argument in arguments):
+            raise SystemExit(f"{flag} is not for this benchmark.")
     evaluate = Training._evaluate
 
     def evaluate_all(training: Training) -> None:

@@ -50,6 +50,8 @@ def draw_ablation(curves: Sequence[Curve], path: Path, title: str) -> None:
     with drawing(path, rows, columns, (4.0 * columns, 3.2 * rows), sharex=True, sharey=True) as (figure, axes):
         for axis in axes.flat[len(panels) :]:
             axis.remove()
+        for axis in axes.flat[max(len(panels) - columns, 0) : len(panels)]:  # the lowest of their columns
+            axis.tick_params(labelbottom=True)
         for axis, (panel, variants) in zip(axes.flat, panels.items(), strict=False):
             for variant in ("base", *sorted(variants)):
                 runs = [curve for curve in curves if curve.agent == variant]
@@ -105,6 +107,8 @@ def main() -> None:
     for table in sorted(FOLDER.glob("*.csv")):
         figure = IMAGES / table.with_suffix(".png").name
         curves = read_curves(table)
+        if table.name.startswith("ablation") and all(curve.agent != "base" for curve in curves):
+            continue  # nothing to draw it beside
         if table.stem == "five_minutes":
             draw_starts(curves, figure, "From scratch, five minutes")
         else:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 
-"""Write the tables of README.md and docs/learning.md that come from the learning curves here; ``make figures`` does.
+"""Write the tables of the pages that come from the learning curves here, as ``make figures`` does.
 
 A table stands between two comments, ``<!-- table NAME -->`` and ``<!-- end -->``; all between them is replaced.
 """
@@ -18,11 +18,18 @@ from rsl_rl_sac.locomotion.figures import TITLES
 from rsl_rl_sac.locomotion.statistics import mean_with_interval
 
 FOLDER = Path(__file__).parent
-PAGES = (FOLDER.parent / "README.md", FOLDER.parent / "docs" / "learning.md")
+DOCS = FOLDER.parent / "docs"
+PAGES = (FOLDER.parent / "README.md", DOCS / "learning.md", DOCS / "learning-trials.md")
 """Pages with tables."""
 
 WALKING = 0.8
 """Tracking score from which on a robot is said to walk."""
+
+MARGIN = 0.02
+"""Difference in tracking up to which two runs are level."""
+
+LATE = 5.0
+"""Minutes at the end over which scores are averaged, since single evaluations swing."""
 
 NEVER = "–"
 
@@ -60,9 +67,22 @@ def averaged(values: Sequence[float], digits: int) -> str:
     return f"{np.mean(values):.{digits}f}" if finite.all() else listed(values, digits) if finite.any() else NEVER
 
 
+def pairs(curves: Sequence[Curve]) -> list[tuple[Curve, Curve]]:
+    """Return the curves of SAC and PPO of every seed that both have."""
+    others = {curve.seed: curve for curve in of_agent(curves, "ppo")}
+    return [(curve, others[curve.seed]) for curve in of_agent(curves, "sac") if curve.seed in others]
+
+
 def ends(curves: Sequence[Curve], column: str) -> list[float]:
     """Return the last value of each curve."""
     return [float(curve.columns[column][-1]) for curve in curves]
+
+
+def late(curves: Sequence[Curve], column: str) -> list[float]:
+    """Return the mean of each curve's evaluations in its last minutes, which are those of a minute as it is shown."""
+    minutes = [np.round(curve.columns["seconds"] / 60.0) for curve in curves]
+    recent = [times > times[-1] - LATE for times in minutes]
+    return [float(curve.columns[column][which].mean()) for curve, which in zip(curves, recent, strict=True)]
 
 
 def walks_after(curves: Sequence[Curve], column: str, scale: float) -> list[float]:
@@ -71,52 +91,50 @@ def walks_after(curves: Sequence[Curve], column: str, scale: float) -> list[floa
 
 
 def compare_flat() -> str:
-    """Return one line for each robot, with the means of its seeds, and the mean difference over all."""
+    """Return one line for each robot: the means of its seeds, and the difference with the interval of three or more."""
     rows = []
     for robot, curves in flat_curves().items():
         agents = [of_agent(curves, agent) for agent in TITLES]
         cells = [averaged(ends(runs, "tracking"), 3) for runs in agents]
+        cells.append(mean_with_interval([end_differences(curves, "tracking")], sign=True))
         cells += [averaged(walks_after(runs, "seconds", 60.0), 1) for runs in agents]
         cells += [averaged(walks_after(runs, "env_steps", 1e6), 2) for runs in agents]
         rows.append([robot, str(len(agents[0])), *cells])
-    quantities = ("Tracking", "Minutes to 0.8", "Million steps to 0.8")
+    quantities = ("Tracking", "Minutes to 0.8", "M steps to 0.8")
     header = [f"{quantity}: {name}" for quantity in quantities for name in TITLES.values()]
+    header.insert(len(TITLES), "SAC − PPO")
     return markdown(["Flat ground, 20 minutes", "Seeds", *header], rows)
 
 
 def compare_flat_difference() -> str:
-    """Return by how much SAC ends above PPO: on how many robots, and over all of them."""
-    differences = {robot: end_differences(curves, "tracking") for robot, curves in flat_curves().items()}
-    groups = list(differences.values())
-    pairs = [difference for group in groups for difference in group]
-    margin = 0.02
-    counts = (
-        sum(pair > margin for pair in pairs),
-        sum(abs(pair) <= margin for pair in pairs),
-        sum(pair < -margin for pair in pairs),
-    )
+    """Return by how much SAC ends above PPO: over all robots, and in how many pairs of runs."""
+    groups = [end_differences(curves, "tracking") for curves in flat_curves().values()]
+    last = [difference for group in groups for difference in group]
+    both = [late(pair, "tracking") for curves in flat_curves().values() for pair in pairs(curves)]
+    recent = [sac - ppo for sac, ppo in both]
     return (
-        f"SAC − PPO in tracking, mean over the robots: **{mean_with_interval(groups, sign=True)}** (95 % bootstrap"
-        f" interval over robots and their seeds). Of {len(pairs)} pairs of runs SAC ends more than {margin} above PPO"
-        f" in {counts[0]}, within {margin} of it in {counts[1]}, and more than {margin} below in {counts[2]}."
+        f"SAC − PPO in tracking at the end, mean over the robots: **{mean_with_interval(groups, sign=True)}** (95 %"
+        f" bootstrap interval over robots and their seeds). Of {len(last)} pairs of runs SAC ends"
+        f" {outcomes(last)}; by the mean of the last {LATE:.0f} minutes {outcomes(recent)}."
     )
+
+
+def outcomes(differences: Sequence[float]) -> str:
+    """Return in how many pairs of runs SAC is above PPO, level with it and below, in words."""
+    above, below = (sum(sign * value > MARGIN for value in differences) for sign in (1, -1))
+    level = len(differences) - above - below
+    return f"more than {MARGIN} above PPO in {above}, within {MARGIN} of it in {level}, and further below in {below}"
 
 
 def compare_flat_first() -> str:
     """Return which agent walks first, and in which part of the other's time and steps."""
-    pairs = [
-        (curve, other)
-        for curves in flat_curves().values()
-        for curve in of_agent(curves, "sac")
-        for other in of_agent(curves, "ppo")
-        if curve.seed == other.seed
-    ]
-    columns = [np.array([walks_after(pair, column, 1.0) for pair in pairs]) for column in ("seconds", "env_steps")]
+    runs = [pair for curves in flat_curves().values() for pair in pairs(curves)]
+    columns = [np.array([walks_after(pair, column, 1.0) for pair in runs]) for column in ("seconds", "env_steps")]
     both, first = np.isfinite(columns[0]).all(axis=1), columns[0][:, 0] < columns[0][:, 1]
     parts = [values[both, 0] / values[both, 1] for values in columns]
     time, steps = (f"{part.min():.2f} to {part.max():.2f}" for part in parts)
     return (
-        f"SAC reaches {WALKING} first in {first.sum()} of {len(pairs)} pairs of runs. PPO"
+        f"SAC reaches {WALKING} first in {first.sum()} of {len(runs)} pairs of runs. PPO"
         f" reaches it too in {both.sum()} of them, where SAC takes {time} of PPO's time and {steps} of its steps."
     )
 
@@ -127,14 +145,13 @@ def compare_flat_seeds() -> str:
     for robot, curves in flat_curves().items():
         for agent, title in TITLES.items():
             runs = of_agent(curves, agent)
-            cells = [listed(ends(runs, column), digits) for column, digits in SCORES]
+            scores = [listed(ends(runs, column), digits) for column, digits in SCORES]
+            cells = [scores[0], listed(late(runs, "tracking"), 3), *scores[1:]]
             cells += [listed(walks_after(runs, "seconds", 60.0), 1), listed(walks_after(runs, "env_steps", 1e6), 2)]
             cells.append(listed([steps / 1e6 for steps in ends(runs, "env_steps")], 1))
             rows.append([robot if agent == "sac" else "", title, *cells])
-    return markdown(
-        ["Robot", "Agent", *("Tracking", "Return", "Survival", "Minutes to 0.8", "M steps to 0.8", "M steps, total")],
-        rows,
-    )
+    header = ["Robot", "Agent", "Tracking", f"Last {LATE:.0f} minutes", "Return", "Survival"]
+    return markdown([*header, "Minutes to 0.8", "M steps to 0.8", "M steps, total"], rows)
 
 
 def halved_noise() -> str:
@@ -180,8 +197,9 @@ def rough(name: str) -> str:
             [f"{title}: return", *(f"{at['episode_return']:.1f}" for at in columns)],
             [f"{title}: tracking with noise", "", *(f"{at['training_tracking']:.2f}" for at in columns[1:])],
             [f"{title}: million steps", "", *(f"{at['env_steps'] / 1e6:.1f}" for at in columns[1:])],
-            [f"{title}: minute of the evaluation", "", *(f"{at['seconds'] / 60.0:.1f}" for at in columns[1:])],
         ]
+        if np.abs(seconds[rounds] / 60.0 - minutes).max() > 0.5:  # not what the header says
+            rows.append([f"{title}: minute of the evaluation", *(f"{at['seconds'] / 60.0:.0f}" for at in columns)])
     return markdown([robot_name(curves[0].task), "0 minutes", *(f"{minute:.0f}" for minute in minutes[1:])], rows)
 
 
@@ -214,27 +232,30 @@ def five_minutes() -> str:
 
 ABLATION = {
     "base": ("base: σ₀ 0.6, ±0.5 rad, n = 5, start at the default pose", ""),
-    "sigma_0.15": ("σ₀ = 0.15, the paper's", "not told apart from the base by one seed"),
-    "sigma_1.0": ("σ₀ = 1.0", "the same, from the other side"),
+    "sigma_0.15": ("σ₀ = 0.15, the paper's", "no difference that one seed shows"),
+    "sigma_1.0": ("σ₀ = 1.0", "no difference that one seed shows"),
     "paper_exploration": (
         "the paper's exploration: soft limits, σ₀, target entropy and temperature; start at the default pose",
-        "walks, somewhat later; or not told apart by one seed",
+        "walks; no difference that one seed shows",
     ),
-    "bounds_opening": ("bounds: ±0.5 rad that open to the soft limits as the noise sinks", "no difference to be seen"),
+    "bounds_opening": (
+        "bounds: ±0.5 rad that open to the soft limits as the noise sinks",
+        "no difference that one seed shows",
+    ),
     "bounds_soft_sigma_0.15": (
         "bounds: soft limits, and σ₀ = 0.15, the paper's",
-        "walks: not told apart from the base by one seed",
+        "walks; no difference that one seed shows",
     ),
     "bounds_soft_sigma_0.15_bias_zero": (
         "bounds: soft limits, σ₀ = 0.15, mean-head bias zero",
         "does not walk yet: it begins in a pose from which it falls",
     ),
-    "bounds_soft": ("bounds: soft limits, σ₀ 0.6 of them", "does not walk yet: the first noise is 0.6 rad"),
+    "bounds_soft": ("bounds: soft limits, σ₀ 0.6 of them", "does not walk yet: the first noise is 0.6 rad in the mean"),
     "bounds_soft_bias_zero": (
         "bounds: soft limits, σ₀ 0.6 of them, mean-head bias zero",
-        "worse than either",
+        "falls: both faults at once",
     ),
-    "bounds_hard": ("bounds: hard limits, σ₀ 0.6 of them", "the same"),
+    "bounds_hard": ("bounds: hard limits, σ₀ 0.6 of them", "does not walk yet: the first noise is larger still"),
     "bounds_1": (
         "bounds: ±1 unit (0.25 rad)",
         "stands: the entropy that is asked for does not fit in (at most 0.69 nats per joint)",
@@ -242,53 +263,59 @@ ABLATION = {
     "bounds_100": ("bounds: ±100 units, σ₀ 0.6 of them", "only falls"),
     "n1": ("n = 1", "does not walk yet"),
     "n3": ("n = 3", "about as n = 5"),
-    "time_outs_naive": ("time-outs taken for failures", "no difference to be seen here"),
+    "time_outs_naive": ("time-outs taken for failures", "no difference that one seed shows, in this task"),
 }
 """Names and verdicts of the paper's changes taken back."""
 
 OPTIONS = {
     "critic_scalar": (
         "one scalar Q-function in place of a categorical one",
-        "does not walk yet: the categorical critic decides, too",
+        "later, with settings that were found with a categorical one",
     ),
-    "critic_layer_norm": ("layer normalization in the critic", "does not walk: no progress after 1.4 M steps"),
-    "critics_2": ("the smaller of two critics", "not told apart from one critic by one seed"),
-    "critics_2_mean": ("the mean of two critics", "no difference to be seen"),
-    "physics_fine": ("the physics of the evaluation, 4 x 5 ms", "does not walk yet: noise costs more"),
-    "symmetry_off": ("no mirrored transitions", "no difference to be seen on Go1"),
+    "critic_layer_norm": ("layer normalization in the critic", "does not walk: no progress from 1.4 M steps on"),
+    "critics_2": ("the smaller of two critics", "no difference that one seed shows"),
+    "critics_2_mean": ("the mean of two critics", "no difference that one seed shows"),
+    "physics_fine": ("the physics of the evaluation, 4 x 5 ms", "much later: noise costs more"),
+    "symmetry_off": ("no mirrored transitions", "no difference that one seed shows, on Go1"),
     "noise_constant": (
         "noise that stays, and with it the learning rates",
-        "not told apart by one seed; the policy with its noise is worse, as it must be",
+        "no difference that one seed shows without noise; with noise worse, as it must be",
     ),
     "reward_scale_1": (
         "rewards as they are; range of values and temperature in the same unit",
-        "no difference to be seen: it is a unit",
+        "no difference that one seed shows: it is a unit",
     ),
-    "batch_1024_fewer": ("batches of 1024, a quarter of the gradient steps", "later"),
+    "batch_1024_fewer": (
+        "batches of 1024, a quarter of the gradient steps",
+        "later; what is counted in gradient steps comes later too: the actor's start, at 0.5 M, and less noise, never",
+    ),
+    "batch_512": ("batches of 512", "no difference that one seed shows, in steps; they take longer"),
+    "actor_every_step": (
+        "the actor follows every step of the critic",
+        "no difference that one seed shows",
+    ),
+    "actor_at_once": ("the actor learns from the first step on", "no difference that one seed shows"),
+    "kl_0.006": ("an actor that changes by a KL divergence of 0.006 an iteration", "later"),
+    "noise_mixed": ("noise of 0.4 to 2 times its size, environment by environment", "later"),
     "noise_lasting": ("noise with a correlation of 0.8 from step to step", "later"),
-    "overlap_off": ("physics and learning in turn", "no difference to be seen, in steps"),
-    "rates_constant": ("learning rates that stay", "no difference to be seen in these steps"),
+    "overlap_off": ("physics and learning in turn", "no difference that one seed shows, in steps"),
+    "rates_constant": ("learning rates that stay", "no difference that one seed shows"),
 }
 """The same for the options of preset ``cpu``."""
 
 
-def ablation(names: dict[str, tuple[str, str]], middle: float = 1.9e6) -> str:
-    """Return one line for each variant: scores of its seeds with noise on the way and at the end, and without."""
+def ablation(names: dict[str, tuple[str, str]], moving: float = 0.5) -> str:
+    """Return one line for each variant: when its policy moves with its noise, and its scores at the end."""
     curves = read_curves(FOLDER / "ablation_Velocity-Flat-Unitree-Go1.csv")
-    rows, column = [], "training_tracking"
+    rows, noisy = [], "training_tracking"
     for variant, (name, verdict) in names.items():
         runs = of_agent(curves, variant)
-        cells = [listed([float(np.interp(middle, run.columns["env_steps"], run.columns[column])) for run in runs], 2)]
-        cells += [listed(ends(runs, column), 2)]
-        cells += [listed(ends(runs, "tracking"), 2), listed(ends(runs, "survival"), 2)]
+        if not runs:
+            raise ValueError(f"There are no runs of {variant}.")
+        cells = [listed([run.first(noisy, moving, "env_steps") / 1e6 for run in runs], 1)]
+        cells += [listed(ends(runs, column), 2) for column in (noisy, "tracking", "survival")]
         rows.append([name, *cells, verdict])
-    header = [
-        "Setting",
-        "Tracking with noise, 1.9 M steps",
-        "With noise, 3.5 M",
-        "Tracking, 3.5 M",
-        "Survival",
-    ]
+    header = ["Setting", f"M steps to {moving} with noise", "With noise, 3.5 M", "Tracking, 3.5 M", "Survival"]
     return markdown([*header, "Verdict"], rows)
 
 
