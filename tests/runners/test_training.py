@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import pathlib
+import signal
 import tracemalloc
 
 import pytest
@@ -14,6 +15,7 @@ from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion import VelocityEnv
 from rsl_rl_sac.locomotion.evaluation import Score
 from rsl_rl_sac.ppo_config import PPORunnerCfg
+from rsl_rl_sac.runners import training as training_module
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.runners.training import Progress, Training, _rsl_rl_quiet, split_cores
 from rsl_rl_sac.utils import ConfigError
@@ -73,6 +75,20 @@ def test_stop_and_resume_equals_straight(tmp_path: pathlib.Path) -> None:
     for one, other in zip(straight.runner.alg.actor.parameters(), resumed.runner.alg.actor.parameters(), strict=True):
         assert torch.equal(one, other)
     assert [row["iteration"] for row in read_curve(resumed.curve_path)] == [0, 3, 6]
+
+
+def test_interrupt_while_processes_agree(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C that comes while this process waits to hear whether another one stops ends the next iteration."""
+    training = make_training(tmp_path, make_cfg())
+
+    def gather(value: float | bool) -> list[float | bool]:
+        if value is False and training.progress.iteration == 2:
+            signal.raise_signal(signal.SIGINT)
+        return [value]
+
+    monkeypatch.setattr(training_module, "gather", gather)
+    training.run()
+    assert training.stop_requested and training.progress.iteration == 3
 
 
 def test_finished_run_is_left_alone(tmp_path: pathlib.Path) -> None:

@@ -293,9 +293,10 @@ class Training:
             self._evaluate()
             over = over or self._is_good_enough()
         self._tell()
-        self.stop_requested = any(gather(self.stop_requested))
+        if any(gather(self.stop_requested)):  # an interrupt that comes meanwhile counts in the next iteration
+            self.stop_requested = over = True
         self.runner.infos = self._infos()
-        if over or self.stop_requested:
+        if over:
             self._save()  # before an evaluation, which takes a while in which people who stop it lose patience
             if not progress.scored_now:  # what is reported at the end was measured at the end
                 progress.scored_now = True
