@@ -117,3 +117,14 @@ def test_other_settings_after_loading() -> None:
     waiting.annealing.start = 3
     later.load(waiting.save(), None, strict=True)  # nor does one that waited decide for a run that does not
     assert later.annealing.share(15) == 0.5
+
+
+def test_a_decision_is_undone() -> None:
+    """A checkpoint of before the time had come is not yet at the time, whatever happened meanwhile."""
+    annealing = Annealing((0, 10), 0.5)
+    before = annealing.state_dict()
+    annealing.progress = 1.0
+    annealing.decide(6, torch.device("cpu"))
+    assert annealing.share(11) == 0.5
+    annealing.load_state_dict(before)
+    assert annealing.share(11) == 0.0

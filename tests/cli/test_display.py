@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import io
+import os
+import sys
 
 import pytest
 from rich.console import Console
@@ -89,6 +91,18 @@ def test_lines_elsewhere() -> None:
     assert title == "SAC on a task" and stopping == STOPPING
     assert line.split()[:5] == ["1:30", "2.53", "M", "steps", "19744"]
     assert "tracking 0.625" in line and line.endswith("training tracking 0.581  left 4:30")
+
+
+def test_nobody_reads_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C in ``train ... 2>&1 | tee log`` ends the reader too; the training goes on to its checkpoint."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "w") as nowhere:
+        monkeypatch.setattr(sys, "stderr", nowhere)
+        display = TrainingDisplay("SAC on a task")
+        display(progress(stopping=True))
+        display(progress(stopping=True, scored_now=True))
+        nowhere.write("what is written without the console goes nowhere either")
 
 
 def test_small_numbers() -> None:

@@ -106,6 +106,23 @@ def test_signals(programs: list[list[str]], tmp_path: pathlib.Path, number: int,
         assert launcher.launch([], 2) == expected
 
 
+def test_one_that_cannot_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the second process cannot start, the first is not left waiting for it."""
+    processes: list[subprocess.Popen] = []
+    start = subprocess.Popen
+
+    def popen(*_: object, **__: object) -> subprocess.Popen:
+        if processes:
+            raise OSError("no memory")
+        processes.append(start(["sleep", "60"]))
+        return processes[0]
+
+    monkeypatch.setattr(launcher.subprocess, "Popen", popen)
+    with pytest.raises(OSError, match="no memory"):
+        launcher.launch([], 2)
+    assert processes[0].poll() == -signal.SIGKILL
+
+
 def test_no_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """Fewer than one process are refused."""
     with pytest.raises(SystemExit) as refused:

@@ -276,6 +276,40 @@ def test_runs_of_the_same_second(monkeypatch: pytest.MonkeyPatch, tmp_path: path
     assert all(folder.is_dir() for folder in folders)
 
 
+def test_start_of_the_first_counts(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many processes all begin with what the first has found: the run to start from may go on meanwhile."""
+    settings: list[tuple[float, str]] = []
+
+    def from_first(value: object) -> object:
+        if isinstance(value, tuple):  # this is not the first
+            cfg, _ = value
+            cfg.algorithm.actor_learning_rate = 1e-5
+            return cfg, "model_7.pt"
+        return value
+
+    def build(task: str, cfg: RunnerCfg, *_: object, start_from: str, **__: object) -> None:
+        settings.append((cfg.algorithm.actor_learning_rate, start_from))
+        raise ConfigError("That is enough.")
+
+    monkeypatch.setattr(train, "from_first", from_first)
+    monkeypatch.setattr(train, "Training", build)
+    options = parse([TASK])
+    options.start_from = "model_5.pt"
+    with pytest.raises(ConfigError, match="That is enough"):
+        train.train(options, tmp_path)
+    assert settings == [(1e-5, "model_7.pt")]
+
+
+@pytest.mark.parametrize("flag", ["--algorithm.class-name", "--actor.class-name"])
+def test_classes_that_rsl_rl_does_not_know(flag: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture) -> None:
+    """A typo in the name of a class of PPO's is told in one line, and leaves nothing behind."""
+    with pytest.raises(SystemExit) as end:
+        main(["train", TASK, "--agent", "ppo", "--num-envs", "2", flag, "PPOO", "--logs", str(tmp_path / "logs")])
+    assert end.value.code == 2 and not (tmp_path / "logs").exists()
+    (line,) = capsys.readouterr().err.strip().splitlines()
+    assert line.startswith("rsl-rl-sac: rsl_rl cannot build PPO from these settings: ") and "PPOO" in line
+
+
 def test_link_to_nowhere(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -151,6 +152,37 @@ class TestRuns:
                 assert changed == expected and signal.getsignal(signal.SIGHUP) is before
             finally:
                 signal.signal(signal.SIGHUP, old)
+
+    def test_told_twice(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """All trainings are told to end before any is waited for, and what comes meanwhile does not stop that."""
+        told: list[str] = []
+
+        class Process:
+            """A training that ends when it is told to."""
+
+            def poll(self) -> int | None:
+                return -signal.SIGTERM if told.count("terminate") == 2 else None
+
+            def terminate(self) -> None:
+                os.kill(os.getpid(), signal.SIGTERM)  # once more
+                told.append("terminate")
+
+            def wait(self) -> None:
+                told.append("wait")
+
+        def leave(runs: list[Run]) -> None:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(1.0)
+
+        monkeypatch.setattr(Comparison, "_start", lambda self, run, cores: Process())
+        monkeypatch.setattr("rsl_rl_sac.locomotion.comparison.share_cores", lambda count: [{0}, {0}])
+        old = signal.signal(signal.SIGTERM, lambda *_: told.append("signal"))
+        try:
+            with pytest.raises(SystemExit):
+                Comparison(TASK, tmp_path, 1.0, [0], listener=leave).run()
+        finally:
+            signal.signal(signal.SIGTERM, old)
+        assert told == ["terminate", "terminate", "wait", "wait"]
 
     def test_table(self, tmp_path: pathlib.Path) -> None:
         """The table has the rows of all runs, and reads back as curves."""

@@ -15,10 +15,12 @@ import pytest
 import torch
 from rsl_rl.runners import OnPolicyRunner
 
-from rsl_rl_sac.config import RunnerCfg
+from rsl_rl_sac.config import RndCfg, RunnerCfg
 from rsl_rl_sac.envs import DoubleIntegrator
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners import OffPolicyRunner, off_policy_runner
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY
+from rsl_rl_sac.runners.ppo_runner import PPORunner
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, find_replays
 from rsl_rl_sac.utils.distributed import configure_processes, launched_rank
@@ -231,6 +233,32 @@ def test_killed_while_learning(tmp_path: pathlib.Path) -> None:
     """The error of the other one names the last good checkpoint."""
     message, code = run_processes(die_while_learning, tmp_path)
     assert code == -signal.SIGKILL and message.endswith(f"Last good checkpoint: {tmp_path / 'model_0.pt'}.")
+
+
+def die_while_rsl_rl_waits(folder: pathlib.Path) -> str:
+    """Let the second process be killed while the first waits for it within rsl_rl: in PPO, or in RND."""
+    env = DoubleIntegrator(16, max_episode_length=15, seed=launched_rank())
+    if folder.name == "ppo":
+        cfg = PPORunnerCfg(num_steps_per_env=4)
+        cfg.actor.hidden_dims = cfg.critic.hidden_dims = [8]
+        runner = PPORunner(env, cfg.to_dict(), str(folder))
+        die_in, name = runner.alg, "compute_returns"
+    else:
+        runner = OffPolicyRunner(env, small_cfg(rnd_cfg=RndCfg(num_outputs=2)).to_dict(), str(folder))
+        die_in, name = runner.alg.rnd, "get_intrinsic_reward"
+    runner.learn(1)
+    if launched_rank() == 1:
+        setattr(die_in, name, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
+    with pytest.raises(LostProcessError) as lost:
+        runner.learn(2)
+    return str(lost.value)
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "rnd"])
+def test_killed_while_rsl_rl_waits(tmp_path: pathlib.Path, algorithm: str) -> None:
+    """What rsl_rl's own communication says becomes the same one line."""
+    message, code = run_processes(die_while_rsl_rl_waits, tmp_path / algorithm)
+    assert code == -signal.SIGKILL and message.startswith("Another process of this training ended or does not answer (")
 
 
 class StockRunner(OnPolicyRunner):

@@ -17,7 +17,12 @@ from rsl_rl_sac.envs.evaluation import EpisodeScore
 from rsl_rl_sac.runners.curve import draw_curve, read_curve
 from rsl_rl_sac.runners.provenance import LARGEST_DIFF, code_state, read_provenance, record_start
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.utils.checkpoint import delete_older_checkpoints, find_checkpoints, save_atomically
+from rsl_rl_sac.utils.checkpoint import (
+    delete_leftovers,
+    delete_older_checkpoints,
+    find_checkpoints,
+    save_atomically,
+)
 from rsl_rl_sac.utils.errors import CheckpointError
 from rsl_rl_sac.utils.versions import installed_versions, is_newer_than_ours, package_version
 
@@ -162,3 +167,20 @@ def test_draws_what_there_is(tmp_path: pathlib.Path) -> None:
 def test_newer_versions(other: str, newer: bool) -> None:
     """Only a version above ours is newer; what is no version is not."""
     assert is_newer_than_ours(other) is newer and not is_newer_than_ours(package_version())
+
+
+def test_changes_that_are_no_text(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed file in another encoding than UTF-8 is noted with its bytes, which Git's output has as they are."""
+    changes = b"+caf\xe9\n".decode(errors="surrogateescape")
+    monkeypatch.setattr("rsl_rl_sac.runners.provenance.code_state", lambda _: ({"commit": "a", "dirty": True}, changes))
+    record_start(tmp_path)
+    assert (tmp_path / "git.diff").read_bytes() == b"+caf\xe9\n"
+
+
+def test_replays_of_no_checkpoint(tmp_path: pathlib.Path) -> None:
+    """What was written before a checkpoint that never came is deleted; what belongs to one is not."""
+    kept = ["model_1.ab.rank1.replay.pt", "model_1.ab.replay.pt", "model_1.pt", "model_best.pt"]
+    for name in (*kept, "model_2.cd.replay.pt", "model_2.cd.rank1.replay.pt", ".model_2.pt.ef.tmp"):
+        (tmp_path / name).touch()
+    delete_leftovers(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept

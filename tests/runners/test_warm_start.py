@@ -18,7 +18,13 @@ from rsl_rl_sac.config import RunnerCfg, SACCfg
 from rsl_rl_sac.models import Actor
 from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.training import Training
-from rsl_rl_sac.runners.warm_start import REACHED, REMEMBERED_SAMPLES, go_on_from, reached_settings
+from rsl_rl_sac.runners.warm_start import (
+    REACHED,
+    REMEMBERED_SAMPLES,
+    _widened_model,
+    go_on_from,
+    reached_settings,
+)
 from rsl_rl_sac.utils import CheckpointError
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
 from rsl_rl_sac.utils.config_file import load_run_config
@@ -324,6 +330,13 @@ def test_bounds_that_are_given_count(given: dict[str, float]) -> None:
     go_on_from(cfg, {**reached, "target_entropy_scale": 0.5}, set(given))
     assert (cfg.action_bounds, cfg.largest_action, cfg.final_largest_action) == before
     assert cfg.target_entropy_scale == 0.5
+
+
+def test_learner_elsewhere() -> None:
+    """Weights that are new are where the checkpoint's are, whatever the device of the learner."""
+    own = {"mlp.0.weight": torch.empty(2, 5, device="meta")}
+    widened = _widened_model({"mlp.0.weight": torch.ones(2, 3)}, own, None, 1)["mlp.0.weight"]
+    assert widened.tolist() == [[1.0, 1.0, 0.0, 0.0, 1.0]] * 2
 
 
 def test_damaged_annealing() -> None:

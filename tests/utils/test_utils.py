@@ -14,6 +14,7 @@ import torch
 
 from rsl_rl_sac.utils.allocator import reuse_large_allocations
 from rsl_rl_sac.utils.checkpoint import find_checkpoints, load_safely, save_atomically
+from rsl_rl_sac.utils.devices import on_cpu
 from rsl_rl_sac.utils.errors import CheckpointError
 from rsl_rl_sac.utils.seeding import get_rng_state, seed_everything, set_rng_state
 
@@ -75,3 +76,12 @@ def test_memory_is_reused() -> None:
     # Without the setting every round faults in all its pages, 58 600 in five. The best of four counts: a heap that
     # other tests left in pieces may serve some of the rounds from different places.
     assert min(faults(5) for _ in range(4)) < 1000
+
+
+def test_on_cpu() -> None:
+    """Tensors at any depth are moved, and nothing else changes."""
+    value = {"a": [torch.ones(2), {"b": (3, "c", None)}], "d": torch.zeros(1)}
+    moved = on_cpu(value)
+    assert isinstance(moved, dict) and moved["a"][1] == {"b": (3, "c", None)} and moved["a"][0].tolist() == [1.0, 1.0]
+    with pytest.raises(NotImplementedError):  # this device has no values to move
+        on_cpu({"a": [torch.ones(2), {"b": (torch.empty(1, device="meta"),)}]})

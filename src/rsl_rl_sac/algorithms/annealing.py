@@ -72,5 +72,5 @@ class Annealing:
     def load_state_dict(self, state_dict: dict) -> None:
         """Go on from there, with the settings of now: only what was waited for is not to be waited for again."""
         self.progress = state_dict["progress"]
-        if self.least_progress is not None and state_dict["start"] >= 0:
-            self.start = state_dict["start"]
+        if self.least_progress is not None:
+            self.start = state_dict["start"] if state_dict["start"] >= 0 else None

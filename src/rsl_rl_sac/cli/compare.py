@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from rsl_rl_sac.cli.console import LastingConsole
 from rsl_rl_sac.cli.display import clock, sparkline
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import check_folder, parse_options
@@ -181,7 +182,7 @@ class _Display:
 
     def __init__(self, options: CompareOptions) -> None:
         self.options = options
-        self.console = Console(stderr=True, highlight=False)
+        self.console = LastingConsole(stderr=True, highlight=False)
         self._live = Live(console=self.console, refresh_per_second=2) if self.console.is_terminal else None
         self._told: dict[tuple[str, int], int] = {}
 

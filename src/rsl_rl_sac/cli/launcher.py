@@ -41,9 +41,18 @@ def launch(arguments: Sequence[str], num_processes: int) -> int:
     with tempfile.TemporaryDirectory(prefix="rsl-rl-sac-") as folder:
         outputs = [Path(folder) / f"process{rank}.log" for rank in range(num_processes)]
         port = _free_port()
-        processes = [_start(arguments, rank, num_processes, port, outputs[rank]) for rank in range(num_processes)]
+        processes: list[subprocess.Popen] = []
         with _passing_on_signals(processes) as received:
-            failed = _wait(processes)
+            try:
+                for rank, output in enumerate(outputs):
+                    processes.append(_start(arguments, rank, num_processes, port, output))
+                if received:  # one that was not there yet has not heard of it
+                    return 128 + received[-1]
+                failed = _wait(processes)
+            finally:
+                for process in processes:
+                    process.kill()  # checkpoints are written under another name first: this breaks none
+                    process.wait()
         if signal.SIGTERM in received or signal.SIGHUP in received or received.count(signal.SIGINT) > 1:
             return 128 + received[-1]
         if received and -signal.SIGINT in failed.values():  # before there was anything to save
@@ -110,11 +119,7 @@ def _wait(processes: list[subprocess.Popen]) -> dict[int, int]:
         if failed and deadline == float("inf"):
             deadline = time.monotonic() + _GRACE_SECONDS
         time.sleep(0.05)
-    failed = _failures(processes)
-    for process in processes:
-        process.kill()  # checkpoints are written under another name first: this breaks none
-        process.wait()
-    return failed
+    return _failures(processes)
 
 
 def _failures(processes: list[subprocess.Popen]) -> dict[int, int]:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 
+from rsl_rl_sac.cli.console import LastingConsole
 from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
@@ -208,6 +208,8 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
     """Train in this process, with others if they were started."""
     join_processes("cpu")  # to agree on the folder
     folder = from_first(folder)  # the name has a time in it
+    # Found by each, and a run to start from may have been saved in between.
+    options.cfg, options.start_from = from_first((options.cfg, options.start_from))
     is_first = launched_rank() == 0
     agent = "SAC" if isinstance(options.cfg, RunnerCfg) else "PPO"  # of the configuration: a resumed run has its own
     title = f"{agent} on {options.task}, seed {options.cfg.seed}, {folder}"
@@ -245,7 +247,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
 
 def report(training: Training, score: EpisodeScore) -> None:
     """Print the outcome."""
-    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console = LastingConsole(width=None if sys.stdout.isatty() else 200, highlight=False)
     progress, line = training.progress, score.line()
     console.print(
         f"{line[0].upper()}{line[1:]} after {clock(progress.seconds)} of training and"

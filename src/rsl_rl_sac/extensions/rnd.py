@@ -16,7 +16,7 @@ from tensordict import TensorDict
 from rsl_rl_sac.config import RndCfg
 from rsl_rl_sac.storage import Batch, ReplayStorage
 from rsl_rl_sac.utils.checkpoint import check_network, check_parts
-from rsl_rl_sac.utils.distributed import update_normalizer
+from rsl_rl_sac.utils.distributed import naming_lost_process, update_normalizer
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError
 from rsl_rl_sac.utils.flat_parameters import FlatAdam, FlatParameters
 
@@ -101,7 +101,8 @@ class ReplayRND(RandomNetworkDistillation):
             if final_obs is not None:
                 for group, values in reached.items():
                     values[timed_out] = final_obs[group].to(values)[timed_out]
-            rewards = self.get_intrinsic_reward(TensorDict(reached, obs.batch_size))
+            with naming_lost_process():  # rsl_rl's statistics are of all processes, from 5.5 on
+                rewards = self.get_intrinsic_reward(TensorDict(reached, obs.batch_size))
             if not self.cfg.recompute_rewards and self.reward_normalization and self.update_counter <= WARM_UP_STEPS:
                 rewards.zero_()
             return rewards.masked_fill((dones > 0) & ~timed_out, 0.0)

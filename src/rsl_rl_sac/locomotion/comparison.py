@@ -197,12 +197,15 @@ class Comparison:
                 process.wait()
             raise
         finally:
-            for number, handler in old.items():
-                signal.signal(number, handler)
+            for number in old:
+                signal.signal(number, signal.SIG_IGN)  # a terminal that closes tells more than once
             for process in processes:
                 if process.poll() is None:
                     process.terminate()
-                    process.wait()
+            for process in processes:
+                process.wait()
+            for number, handler in old.items():
+                signal.signal(number, handler)
         for run, code in sorted(zip(runs, codes, strict=True), key=lambda pair: pair[1] is None):
             if code != 0:
                 lines = run.log_path.read_text().strip().splitlines()

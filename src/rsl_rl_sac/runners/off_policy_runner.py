@@ -38,7 +38,7 @@ from rsl_rl_sac.utils.checkpoint import (
     save_atomically,
 )
 from rsl_rl_sac.utils.config_base import resolve, shown
-from rsl_rl_sac.utils.devices import check_device
+from rsl_rl_sac.utils.devices import check_device, on_cpu
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import configure_processes, from_first, gather, launched_rank, together
 from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, LostProcessError, NonFiniteError
@@ -222,7 +222,8 @@ class OffPolicyRunner(OnPolicyRunner):
         replay = state.pop("replay_state_dict", None)
         path, token = from_first((str(path), secrets.token_hex(4)))
         if self.is_distributed:
-            state["other_ranks"] = gather({name: state[name] for name in _OWN_STATE if name in state})[1:]
+            # From the CPU: every process would else get memory on the others' GPUs.
+            state["other_ranks"] = gather(on_cpu({name: state[name] for name in _OWN_STATE if name in state}))[1:]
         own_replay = replay_path(path, token, self.gpu_global_rank)
         try:
             if replay is not None:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.envs.evaluation import EpisodeScore
@@ -26,20 +25,17 @@ from rsl_rl_sac.runners import warm_start
 from rsl_rl_sac.runners.curve import draw_curve, read_curve, write_curve
 from rsl_rl_sac.runners.log_writers import check_log_writer, make_cfg_readable, with_project
 from rsl_rl_sac.runners.off_policy_runner import WITHOUT_REPLAY, OffPolicyRunner
+from rsl_rl_sac.runners.ppo_runner import PPORunner
 from rsl_rl_sac.runners.provenance import record_start
 from rsl_rl_sac.utils.checkpoint import (
-    check_parts,
-    delete_older_checkpoints,
     find_checkpoints,
     is_damaged,
-    load_safely,
     save_atomically,
 )
 from rsl_rl_sac.utils.cores import num_usable_cores
 from rsl_rl_sac.utils.devices import within_memory
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import (
-    configure_processes,
     from_first,
     gather,
     launched_per_machine,
@@ -96,52 +92,8 @@ PROGRESS_COLUMNS: tuple[str, ...] = ("iteration", "env_steps", "updates", "secon
 """First columns of ``curve.csv``; those of the world follow, in training and in the evaluation."""
 
 
-_PPO_STATE: dict[str, type] = {
-    "actor_state_dict": dict,
-    "critic_state_dict": dict,
-    "optimizer_state_dict": dict,
-    "iter": int,
-}
-"""Parts of a checkpoint of rsl_rl's PPO."""
-
-
 class _StopTraining(Exception):  # noqa: N818
     """Leaves the training loop of a runner from within."""
-
-
-class _PPORunner(OnPolicyRunner):
-    """rsl_rl's runner, on many CPUs too, whose checkpoints are written as ours are and hold a dictionary as well."""
-
-    infos: dict | None = None
-
-    def _configure_multi_gpu(self) -> None:
-        configure_processes(self)
-
-    def save(self, path: str, infos: dict | None = None, is_last: bool = False) -> None:
-        with DiskFaults(self.cfg["disk_faults"]).tolerated(f"The checkpoint '{path}'", is_last):
-            self._save(path, infos)
-
-    def _save(self, path: str, infos: dict | None) -> None:
-        state = {**self.alg.save(), "iter": self.current_learning_iteration, "infos": infos or self.infos}
-        save_atomically(state, path)
-        delete_older_checkpoints(path, self.cfg.get("keep_checkpoints", 0))
-        self.logger.save_model(path, self.current_learning_iteration)
-
-    def load(
-        self, path: str, load_cfg: dict | None = None, strict: bool = True, map_location: str | None = None
-    ) -> dict:
-        """Load a checkpoint as rsl_rl does, but nothing in it that would run as code."""
-        state = load_safely(path, map_location or self.device)
-        check_parts(state, _PPO_STATE, f"The checkpoint '{path}'")
-        try:
-            takes_iteration = self.alg.load(state, load_cfg, strict)
-        except (RuntimeError, ValueError, KeyError) as error:
-            # torch's message has a line for every tensor: the first that differs is enough.
-            reason = next((line.strip() for line in str(error).splitlines()[1:] if line.strip()), str(error))
-            raise CheckpointError(f"'{path}' does not fit the networks of this run: {reason}") from error
-        if takes_iteration:
-            self.current_learning_iteration = state["iter"]
-        return state.get("infos")  # type: ignore[return-value]  # None if nobody gave any, as in rsl_rl
 
 
 class Training:
@@ -204,7 +156,7 @@ class Training:
                 self.world.make_evaluation_env(name, evaluation_envs, num_cores) if self.is_first else None
             )
         self._evaluation_envs = evaluation_envs
-        runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else _PPORunner
+        runner_class = OffPolicyRunner if isinstance(cfg, RunnerCfg) else PPORunner
         runner_cfg = with_project(cfg.to_dict())
         with _rsl_rl_quiet():
             self.runner = runner_class(self.env, runner_cfg, str(self.folder), str(self.env.device))

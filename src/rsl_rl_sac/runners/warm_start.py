@@ -175,9 +175,9 @@ def _widened_model(saved: dict, own: dict, obs: torch.Tensor | None, num_last: i
         if saved[name].shape[axis] > tensor.shape[axis]:
             continue
         if name in statistics:
-            values, num_after = statistics[name], 0
+            values, num_after = statistics[name].to(saved[name].device), 0
         elif name in _FIRST_WEIGHTS:
-            values, num_after = torch.zeros_like(tensor), num_last
+            values, num_after = saved[name].new_zeros(tensor.shape), num_last
         else:
             continue  # it is not inputs that differ; refused as well
         num_known = saved[name].shape[axis] - num_after

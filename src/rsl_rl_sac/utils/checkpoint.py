@@ -45,8 +45,11 @@ def _save(content: object, file: BinaryIO) -> None:
 
 
 def write_text_atomically(text: str, path: str | os.PathLike) -> None:
-    """Write a text file so that a crash at any moment leaves the old file or the new one, whole."""
-    _write_atomically(lambda file: file.write(text.encode()), path)
+    """Write a text file so that a crash at any moment leaves the old file or the new one, whole.
+
+    Bytes that were no text when they were read are what they were.
+    """
+    _write_atomically(lambda file: file.write(text.encode(errors="surrogateescape")), path)
 
 
 def write_bytes_atomically(content: bytes, path: str | os.PathLike) -> None:
@@ -225,10 +228,14 @@ def delete_older_replays(newest: str | os.PathLike) -> None:
 
 
 def delete_leftovers(folder: str | os.PathLike) -> None:
-    """Delete what a process that was killed while it saved a checkpoint left half-written. Not while one saves."""
+    """Delete what a process that was killed while it saved a checkpoint left behind. Not while one saves."""
+    folder = pathlib.Path(folder)
     with contextlib.suppress(OSError):  # what is wrong with the folder, the next save tells
-        for file in pathlib.Path(folder).glob(".model_*.pt.*.tmp"):
+        for file in folder.glob(".model_*.pt.*.tmp"):
             file.unlink(missing_ok=True)
+        for replay in folder.glob("model_*.replay.pt"):  # written before the checkpoint, which then never came
+            if not (folder / f"{replay.name.partition('.')[0]}.pt").exists():
+                replay.unlink(missing_ok=True)
 
 
 def _older_checkpoints(newest: str | os.PathLike) -> list[pathlib.Path]:

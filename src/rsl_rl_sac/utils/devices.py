@@ -40,6 +40,15 @@ def check_device(device: object, name: str = "device") -> None:
         ) from error
 
 
+def on_cpu(value: object) -> object:
+    """Return nested dictionaries, lists and tuples with their tensors on the CPU."""
+    if isinstance(value, torch.Tensor):
+        return value.cpu()
+    if isinstance(value, dict):
+        return {key: on_cpu(item) for key, item in value.items()}
+    return type(value)(on_cpu(item) for item in value) if isinstance(value, list | tuple) else value
+
+
 @contextlib.contextmanager
 def within_memory(what: str, advice: str) -> Iterator[None]:
     """Turn torch's errors about memory into one that says what was too large and what to lower.

@@ -29,6 +29,10 @@ TIMEOUT = datetime.timedelta(minutes=10)
 """How long a process waits for the others: longer than an evaluation or a checkpoint that one of them may be at."""
 
 
+_SIGNS_OF_BACKENDS = ("gloo", "nccl", "closed by peer")
+"""Words by which errors of torch's backends are known."""
+
+
 # -- Start -----------------------------------------------------------------------------------------------------------
 
 
@@ -207,6 +211,22 @@ def together() -> Iterator[None]:
         raise error or errors[0]
 
 
+@contextlib.contextmanager
+def naming_lost_process() -> Iterator[None]:
+    """Say what happened where rsl_rl itself waits for another process that is gone.
+
+    In such a block anything may fail; by what torch's backends say, those errors are told from others.
+    """
+    try:
+        yield
+    except RslRlSacError:
+        raise
+    except RuntimeError as error:
+        if not _is_joined() or not any(sign in str(error).lower() for sign in _SIGNS_OF_BACKENDS):
+            raise
+        raise _lost_process(error) from error
+
+
 def _is_joined() -> bool:
     return torch.distributed.is_available() and torch.distributed.is_initialized()
 
@@ -217,9 +237,11 @@ def _waiting() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise LostProcessError(
-            f"Another process of this training ended or does not answer ({_first_line(error)})."
-        ) from error
+        raise _lost_process(error) from error
+
+
+def _lost_process(error: Exception) -> LostProcessError:
+    return LostProcessError(f"Another process of this training ended or does not answer ({_first_line(error)}).")
 
 
 def _first_line(error: Exception) -> str:
