@@ -30,6 +30,7 @@ def observe(model: mujoco.MjModel, data: mujoco.MjData, meta: dict, command: lis
     }
     if "height_scan" in meta:  # the ground of this scene is a plane at height zero
         scan = meta["height_scan"]
+        mujoco.mj_kinematics(model, data)  # mj_step leaves the poses of the step before
         height = data.body(scan["body"]).xpos[2] - scan["offset"]
         terms["height_scan"] = np.full(len(scan["points"]), np.clip(height, -1.0, 1.0))
     return np.concatenate([term["scale"] * np.asarray(terms[term["name"]]) for term in meta["observations"]])

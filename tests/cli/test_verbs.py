@@ -218,6 +218,10 @@ def test_configuration_that_does_not_fit(
         ({"iter": "x"}, "is not a checkpoint of a training"),
         ({"infos": [1]}, "is not a checkpoint of a training"),
         ({"actor_state_dict": {"a": 1}}, "is not a checkpoint of a training"),
+        ({"average_state_dict": {}}, "is not a checkpoint of a training"),
+        ({"average_state_dict": {"actor_state_dict": {"a": 1}}}, "is not a checkpoint of a training"),
+        ({"infos": {"env_steps": "x"}}, "is not a checkpoint of a training"),
+        ({"counters": []}, "is not a checkpoint of a training"),
         ({"infos": {"task": "Velocity-Flat-Unitree-A1"}}, "is of the task Velocity-Flat-Unitree-A1, the configuration"),
     ],
 )
@@ -232,6 +236,13 @@ def test_sound_file_of_something_else(
         main([verb, str(tmp_path / "run")])
     errors = capsys.readouterr().err.strip().splitlines()
     assert exit_info.value.code == 2 and len(errors) == 1 and message in errors[0]
+
+
+def test_paths_are_no_markup(tiny_runs: Runs, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is in brackets is printed, and is no instruction for rich; nor are words between colons pictures."""
+    shutil.copytree(tiny_runs["sac"], tmp_path / "runs [old] [/x] :snake:")
+    main(["info", str(tmp_path / "runs [old] [/x] :snake:")])
+    assert "runs[old][/x]:snake:" in "".join(capsys.readouterr().out.split())  # in a table that breaks lines
 
 
 @pytest.mark.parametrize("agent", ["sac", "ppo"])

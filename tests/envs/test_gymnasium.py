@@ -294,12 +294,16 @@ def test_outcomes_by_hand(says_time_outs: bool, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_second_episodes_do_not_count() -> None:
-    """The first environment ends by time, and fails in its next episode while the second still runs."""
+    """The first environment ends by time, and fails in its next episode while the second still runs.
+
+    Not even a reward that is no number spoils what it had.
+    """
     ends = [([1, 0], [1, 0]), ([1, 0], [0, 0]), ([0, 1], [0, 0])]
 
     def step(actions: torch.Tensor) -> tuple[None, torch.Tensor, torch.Tensor, dict]:
         dones, time_outs = ends.pop(0)
-        return None, torch.ones(2), torch.tensor(dones), {"time_outs": torch.tensor(time_outs)}
+        rewards = torch.tensor([1.0 if len(ends) == 2 else torch.nan, 1.0])
+        return None, rewards, torch.tensor(dones), {"time_outs": torch.tensor(time_outs)}
 
     env = types.SimpleNamespace(num_envs=2, max_episode_length=9, device="cpu", step=step)
     outcomes = run_episodes(lambda obs: torch.zeros(2, 1), env, None)  # type: ignore[arg-type]

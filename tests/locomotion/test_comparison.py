@@ -82,6 +82,17 @@ class TestRuns:
             (tmp_path / "sac_seed0" / "finished.txt").unlink(missing_ok=True)
         assert (tmp_path / "curves.csv").read_text() == table
 
+    def test_a_last_iteration_that_is_long(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A run may end seven seconds late, with the iteration that began in time; the same command goes on with it."""
+        monkeypatch.setattr(Comparison, "_run_pair", lambda *_: None)
+        for agent in ("sac", "ppo"):
+            write_run(tmp_path / f"{agent}_seed0", [0.2, 0.9], minutes=2.0)
+            row = dict.fromkeys(CURVE_COLUMNS, 0.0) | {"iteration": 15.0, "seconds": 126.9}
+            write_curve(tmp_path / f"{agent}_seed0" / "curve.csv", [row])
+        Comparison(TASK, tmp_path, 2.0, [0]).run()
+        (tmp_path / "ppo_seed0" / "finished.txt").unlink()  # as if the other one had failed beside it
+        Comparison(TASK, tmp_path, 2.0, [0]).run()
+
     def test_damaged_mark(self, tmp_path: pathlib.Path) -> None:
         """A run whose mark was cut off is not finished, and is no obstacle."""
         write_run(tmp_path / "sac_seed0", [0.2, 0.9], minutes=2.0)

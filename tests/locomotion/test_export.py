@@ -105,7 +105,10 @@ def test_target_is_a_file(tiny_runs: Runs, tmp_path: pathlib.Path) -> None:
 
 @pytest.mark.parametrize("task", ["Velocity-Flat-Unitree-Go1", "Velocity-Rough-Unitree-H1"])
 def test_example_observes_as_the_environment(tiny_runs: Runs, task: str) -> None:
-    """In the same state, the example's observation is the environment's; height scans are those of flat ground."""
+    """In the same state, the example's observation is the environment's; height scans are those of flat ground.
+
+    Nothing but the state is up to date, as after a step of the physics.
+    """
     deploy = load_deploy()
     flat = task.replace("Rough", "Flat")
     env = make_evaluation_env(flat, 3, 1)
@@ -124,7 +127,6 @@ def test_example_observes_as_the_environment(tiny_runs: Runs, task: str) -> None
     data = mujoco.MjData(model)
     for row in range(3):
         data.qpos, data.qvel = env.physics.qpos[row], env.physics.qvel[row]
-        mujoco.mj_forward(model, data)
         command, action = env.commands.velocity[row], env._action[row]
         observed = deploy.observe(model, data, metadata, command, action)
         size = obs["policy"].shape[1]

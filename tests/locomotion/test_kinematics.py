@@ -37,12 +37,11 @@ CHAINS = [
 
 
 def skewed(robot: Robot) -> Robot:
-    """Return a robot whose bodies are turned and whose joint axes point anywhere and are no unit vectors."""
+    """Return a robot whose bodies are turned and whose joint axes point anywhere, neither of them by unit vectors."""
     rng = np.random.default_rng(5)
     bodies = []
     for body in robot.bodies:
         quat = rng.normal(size=4)
-        quat /= np.linalg.norm(quat)
         changed = replace(body, com=rng.normal(size=3).tolist())
         if body.joint is not None:
             joint = replace(body.joint, axis=(3.0 * rng.normal(size=3)).tolist())

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from rsl_rl_sac.locomotion.commands import CommandCfg
 from rsl_rl_sac.locomotion.registry import preset_key
 from rsl_rl_sac.locomotion.robot import Actuator, Body, Robot, Shape
 from rsl_rl_sac.locomotion.scene import PhysicsCfg
+from rsl_rl_sac.locomotion.tasks import EventCfg
 from rsl_rl_sac.presets import preset
 from rsl_rl_sac.utils.errors import ConfigError
 
@@ -306,10 +308,15 @@ def test_presets_know_the_unit_of_action(tmp_path: Path) -> None:
         ({"physics": {"time_step": 0.0}}, "time_step must be positive"),
         ({"commands": {"lin_vel_x": (1.0, -1.0)}}, "lin_vel_x must be a range"),
         ({"commands": {"standing_share": 2.0}}, "standing_share must be in"),
+        ({"commands": {"lin_vel_x": (0.0, math.inf)}}, "lin_vel_x must be a range"),
+        ({"commands": {"resampling_time": math.inf}}, "resampling_time a positive number of seconds"),
+        ({"commands": {"resampling_time": 0.005}}, "resampling_time is 0.005 s, less than a control step of 0.02 s"),
+        ({"events": {"base_com": (0.05, math.inf, 0.01)}}, "base_com must be finite and not negative, got"),
+        ({"events": {"base_com": (0.05, math.nan, 0.01)}}, "base_com must be finite and not negative, got"),
     ],
 )
 def test_bad_settings(override: dict[str, dict], message: str) -> None:
     """Settings out of range are refused by name."""
-    classes = {"physics": PhysicsCfg, "commands": CommandCfg}
+    classes = {"physics": PhysicsCfg, "commands": CommandCfg, "events": EventCfg}
     with pytest.raises(ConfigError, match=message):
         make_env("Velocity-Flat-Unitree-Go1", 1, **{name: classes[name](**value) for name, value in override.items()})

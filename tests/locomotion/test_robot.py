@@ -330,6 +330,18 @@ IMPLICIT = {"joints": ["*_calf_joint"], "model": "implicit_pd", "stiffness": 1.0
         (put("actuators", 0, "joints", value=["*", "tail"]), "pattern 'tail' of an actuator matches no joint"),
         (put("joint_groups", "tails", value=[]), "joint group 'tails' names no joint"),
         (put("soft_limit_factor", value=1.5), "soft_limit_factor must be at most 1, got 1.5"),
+        (put("bodies", 3, "quat", value=[0, 0, 0, 0]), "quat of body 'FL_calf' must not be all zero"),
+        (put("undesired_contact_links", value=None), "undesired_contact_links must be a list of names, got None"),
+        (put("foot_links", value="FL_foot"), "foot_links must be a list of names, got 'FL_foot'"),
+        (put("joint_groups", "knees", value=None), "joint_groups, knees must be a list of names, got None"),
+        (put("actuators", 0, "joints", value="*"), "actuators[0], joints must be a list of names, got '*'"),
+        (
+            put("bodies", 1, "shapes", 0, "type", value=["box"]),
+            "bodies[1], shapes[0], type must be a word, got ['box']",
+        ),
+        (put("bodies", 1, "joint", "name", value=5), "bodies[1], joint, name must be a word, got 5"),
+        (put("bodies", 1, "joint", value=[]), "bodies[1], joint: expected an object, got a list"),
+        (put("name", value=5), "name must be a word, got 5"),
     ],
 )
 def test_wrong_data(tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str) -> None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from rsl_rl_sac.cli.console import LastingConsole
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.display import clock, sparkline
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
 from rsl_rl_sac.cli.options import check_folder, parse_options
@@ -110,10 +110,10 @@ def run(arguments: Sequence[str]) -> None:
             raise SystemExit(INTERRUPTED_EXIT_CODE) from None
     curves = read_curves(comparison.table_path)
     draw_comparison(curves, folder / "curves.png", options.task)
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = plain_console(120)
     console.print(result_table(curves))
     for line in difference_lines(curves):
-        console.print(line, markup=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
     print(f"Curves: {comparison.table_path}, figure: {folder / 'curves.png'}")
 
 
@@ -182,7 +182,7 @@ class _Display:
 
     def __init__(self, options: CompareOptions) -> None:
         self.options = options
-        self.console = LastingConsole(stderr=True, highlight=False)
+        self.console = plain_console(stderr=True)
         self._live = Live(console=self.console, refresh_per_second=2) if self.console.is_terminal else None
         self._told: dict[tuple[str, int], int] = {}
 

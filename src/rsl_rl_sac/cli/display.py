@@ -12,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rsl_rl_sac.cli.console import LastingConsole
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.runners.training import Progress
 
 STARTING = "Builds the environments and scores the first policy ..."
@@ -33,7 +33,7 @@ class TrainingDisplay:
             console: Where to draw; None is the error output, so that results alone go to the standard output.
         """
         self.title = title
-        self.console = console or LastingConsole(stderr=True)
+        self.console = console or plain_console(stderr=True)
         start = Group(Text(title, style="bold"), Text(STARTING, style="dim"))
         self._live = Live(start, console=self.console, refresh_per_second=4) if self.console.is_terminal else None
         self._history: list[float] = []

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.display import clock, count
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.envs.evaluation import EpisodeOutcomes
@@ -80,7 +80,7 @@ def run(arguments: Sequence[str]) -> None:
         results = _run_in_suite(files, options)
         tables, episodes = _tables(results), [result.episodes for result in results]
         quantities = {"tracking": 3, "survived": 2, "returns": 2}
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console = plain_console(160)
     for letter, file, training in zip(_letters(len(files)), files, trainings, strict=True):
         effort = f", {count(int(training['env_steps']))} steps in {clock(training['seconds'])}" if training else ""
         console.print(f"{letter}  {file.title}{effort}".strip(), soft_wrap=True)

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.run_info import describe
 from rsl_rl_sac.locomotion.runs import resolve_run
@@ -46,7 +46,7 @@ class InfoOptions:
 def run(arguments: Sequence[str]) -> None:
     """Run the verb."""
     options = parse_options(InfoOptions, "rsl-rl-sac info", arguments)
-    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console = plain_console(120)
     if is_dump(Path(options.run)):
         _print_dump(load_dump(Path(options.run)), options.env, console)
         return
@@ -56,10 +56,11 @@ def run(arguments: Sequence[str]) -> None:
     info = describe(file)
     console.print(_table(info.facts))
     if info.versions:
-        console.print("\n[bold]Made with[/bold]", _table(info.versions))
+        console.print("\nMade with", style="bold")
+        console.print(_table(info.versions))
     if info.preset:
         same = "" if info.differences else ": nothing"
-        console.print(f"\n[bold]Other than the preset {info.preset}[/bold]{same}")
+        console.print(f"\nOther than the preset {info.preset}{same}", style="bold")
     if info.differences:
         console.print(_table({name: f"{here}  (preset: {there})" for name, (there, here) in info.differences.items()}))
 

@@ -4,12 +4,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.observations import Observations
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg, task_names
@@ -40,4 +39,4 @@ def list_tasks() -> None:
         joints, mass = len(robot.joint_names), f"{robot.total_mass:.1f}"
         table.add_row(name, robot.title, terrain, str(joints), str(sum(size.values())), mass)
     # Names must stay whole where the output goes on into a pipe.
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+    plain_console(120).print(table)

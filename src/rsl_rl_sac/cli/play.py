@@ -10,9 +10,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 import tyro
-from rich.console import Console
 from rich.progress import Progress
 
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.options import parse_options
 from rsl_rl_sac.locomotion.play_env import (
     DEFAULT_LEVEL,
@@ -124,7 +124,7 @@ def film(file: PolicyFile, ground: Ground, options: PlayOptions) -> None:
     commands = [options.command] if options.command is not None else tour(cfg)
     env.commands = TourCommand(cfg, env.num_envs, env.step_dt, env.rng, commands, options.seconds)
     width, height = FILM_SIZES[path.suffix.lower()]
-    console = Console(stderr=True)
+    console = plain_console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         bar = progress.add_task("Filming", total=1.0)
         record_video(

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import tyro
 
-from rsl_rl_sac.cli.console import LastingConsole
+from rsl_rl_sac.cli.console import plain_console
 from rsl_rl_sac.cli.display import TrainingDisplay, clock, count
 from rsl_rl_sac.cli.launcher import LOST_PROCESS_EXIT_CODE, launch
 from rsl_rl_sac.cli.main import INTERRUPTED_EXIT_CODE
@@ -247,7 +247,7 @@ def train(options: TrainSACOptions | TrainPPOOptions, folder: Path) -> None:
 
 def report(training: Training, score: EpisodeScore) -> None:
     """Print the outcome."""
-    console = LastingConsole(width=None if sys.stdout.isatty() else 200, highlight=False)
+    console = plain_console(200)
     progress, line = training.progress, score.line()
     console.print(
         f"{line[0].upper()}{line[1:]} after {clock(progress.seconds)} of training and"

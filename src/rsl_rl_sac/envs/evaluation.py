@@ -98,7 +98,7 @@ def run_episodes(policy: Policy, env: VecEnv, obs: TensorDict) -> EpisodeOutcome
     with torch.inference_mode():
         for _ in range(int(torch.as_tensor(env.max_episode_length).max())):
             obs, rewards, dones, extras = env.step(policy(obs).to(env.device))
-            returns += running * rewards.cpu()
+            returns += torch.where(running, rewards.cpu(), 0.0)  # whatever comes after the end, it does not count
             lengths += running
             ended = dones.cpu() > 0
             # An environment without time limits says nothing of them: every end is a failure there.

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +36,10 @@ class CommandCfg:
         """Check the values."""
         for name in ("lin_vel_x", "lin_vel_y", "ang_vel_z", "heading"):
             low, high = getattr(self, name)
-            if not low <= high:
+            if not -math.inf < low <= high < math.inf:
                 raise ConfigError(f"{name} must be a range (low, high), got {getattr(self, name)}.")
-        if not 0.0 <= self.standing_share <= 1.0 or not self.resampling_time > 0.0:
-            raise ConfigError("standing_share must be in [0, 1] and resampling_time positive.")
+        if not 0.0 <= self.standing_share <= 1.0 or not 0.0 < self.resampling_time < math.inf:
+            raise ConfigError("standing_share must be in [0, 1] and resampling_time a positive number of seconds.")
 
 
 class VelocityCommand:

@@ -25,7 +25,7 @@ AGENTS = ("sac", "ppo")
 """What is compared."""
 
 _OVERTIME = 0.1
-"""Minutes by which a run may be longer than it was made for: its last iteration began in time."""
+"""Minutes by which that estimate may be too large."""
 
 
 @dataclass
@@ -61,9 +61,14 @@ class Run:
 
     @property
     def trained_minutes(self) -> float:
-        """The minutes that it has been trained for, which are more than it was made for if it was gone on with."""
+        """The minutes it was made for; of one that was stopped, about those after which its last iteration began."""
+        if self.had_minutes is not None:
+            return self.had_minutes
         curve = read_curve(self.folder / "curve.csv")
-        return max(self.had_minutes or 0.0, curve[-1]["seconds"] / 60.0 if curve else 0.0)
+        if not curve:
+            return 0.0
+        iterations, minutes = curve[-1]["iteration"], curve[-1]["seconds"] / 60.0
+        return minutes * (iterations - 1.0) / iterations if iterations > 0 else minutes
 
     def is_finished(self, minutes: float) -> bool:
         """Return whether the run has had its time."""

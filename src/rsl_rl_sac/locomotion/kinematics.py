@@ -82,6 +82,7 @@ class LinkChains:
         axis = np.array([[joint.axis for joint in level] for level in joints], dtype=np.float32).reshape(*shape, 3)
         self._skew = _skew(axis / np.linalg.norm(axis, axis=-1, keepdims=True))
         quat = np.array([[body.quat for body in level] for level in chains], dtype=np.float32).reshape(-1, 4)
+        quat /= np.linalg.norm(quat, axis=1, keepdims=True)  # as MuJoCo does
         frame = rotation_matrices(quat).reshape(*shape, 3, 3)
         # By Rodrigues' formula the rotation to the parent is frame (1 + sin(q) skew + (1 - cos(q)) skew^2).
         self._constant = frame + frame @ self._skew @ self._skew

@@ -244,6 +244,8 @@ def _build(cls: type, data: object, where: str) -> Any:  # noqa: ANN401
         optional = fields[name].default is None
         if not optional and not isinstance(value, list):
             raise ConfigError(f"{where}, {name}: expected a list, got {type(value).__name__}.")
+        if optional and isinstance(value, list):
+            raise ConfigError(f"{where}, {name}: expected an object, got a list.")
         if isinstance(value, list):
             values[name] = [_build(part, item, f"{where}, {name}[{i}]") for i, item in enumerate(value)]
         elif not (optional and value is None):

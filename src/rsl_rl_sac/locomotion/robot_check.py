@@ -15,6 +15,10 @@ def find_errors(robot: Robot) -> Iterator[str]:
     if not isinstance(robot.default_pose, dict) or not isinstance(robot.joint_groups, dict):
         yield "default_pose and joint_groups must be objects"
         return
+    wrong = list(_type_errors(robot))
+    if wrong:  # the checks below would stumble over them
+        yield from wrong
+        return
     if robot.kind not in ("quadruped", "humanoid"):
         yield f"kind must be 'quadruped' or 'humanoid', got '{robot.kind}'"
     for name in ("base_height", "action_scale", "soft_limit_factor"):
@@ -29,6 +33,23 @@ def find_errors(robot: Robot) -> Iterator[str]:
     yield from _joint_errors(robot)
     if not any(body.name == robot.height_scan_body for body in robot.bodies):
         yield f"there is no body '{robot.height_scan_body}' for the height scan"
+
+
+def _type_errors(robot: Robot) -> Iterator[str]:
+    lists = {name: getattr(robot, name) for name in ("foot_links", "termination_links", "undesired_contact_links")}
+    lists |= {f"joint_groups, {name}": patterns for name, patterns in robot.joint_groups.items()}
+    lists |= {f"actuators[{i}], joints": actuator.joints for i, actuator in enumerate(robot.actuators)}
+    for name, value in lists.items():
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            yield f"{name} must be a list of names, got {value!r}"
+    words = {f"bodies[{i}], name": body.name for i, body in enumerate(robot.bodies)} | {"name": robot.name}
+    for i, body in enumerate(robot.bodies):
+        words |= {f"bodies[{i}], shapes[{k}], type": shape.type for k, shape in enumerate(body.shapes)}
+        if body.joint is not None:
+            words[f"bodies[{i}], joint, name"] = body.joint.name
+    for name, value in words.items():
+        if not isinstance(value, str):
+            yield f"{name} must be a word, got {value!r}"
 
 
 def _are_numbers(values: object, count: int | None = None) -> bool:
@@ -57,6 +78,8 @@ def _inertial_errors(body: Body) -> Iterator[str]:
     for name, count in (("pos", 3), ("com", 3), ("inertia", 6), ("quat", 4)):
         if not _are_numbers(getattr(body, name), count):
             yield f"{name} of body '{body.name}' must be {count} numbers, got {getattr(body, name)!r}"
+    if _are_numbers(body.quat, 4) and not any(body.quat):
+        yield f"quat of body '{body.name}' must not be all zero"
 
 
 def _shape_errors(body: Body, shape: Shape) -> Iterator[str]:

@@ -151,15 +151,28 @@ def load_checkpoint(file: PolicyFile) -> dict:
         CheckpointError: If it is damaged, or of another task than the configuration beside it.
     """
     state = load_safely(file.path, "cpu")
-    policy, iteration, infos = state.get("actor_state_dict"), state.get("iter", -1), state.get("infos") or {}
-    holds_policy = isinstance(policy, dict) and all(isinstance(value, torch.Tensor) for value in policy.values())
-    if not (holds_policy and type(iteration) is int and isinstance(infos, dict)):
+    iteration, infos, average = state.get("iter", -1), state.get("infos") or {}, state.get("average_state_dict")
+    is_sound = _is_policy(state.get("actor_state_dict")) and type(iteration) is int and isinstance(infos, dict)
+    if average is not None:
+        is_sound &= isinstance(average, dict) and _is_policy(average.get("actor_state_dict"))
+    counts = [state.get("counters", {}), infos if isinstance(infos, dict) else {}]
+    if not (is_sound and all(_are_counts(values) for values in counts)):
         raise CheckpointError(f"'{file.path}' is not a checkpoint of a training: it holds no policy.")
     # Robots of the same size cannot be told apart by the network.
     task = infos.get("task", file.task)
     if task != file.task:
         raise CheckpointError(f"'{file.path}' is of the task {task}, the configuration beside it of {file.task}.")
     return {**state, "iter": iteration, "infos": infos}
+
+
+def _is_policy(value: object) -> bool:
+    return isinstance(value, dict) and all(isinstance(tensor, torch.Tensor) for tensor in value.values())
+
+
+def _are_counts(values: object) -> bool:
+    """Return whether what the values say of a training's length are numbers."""
+    names = ("num_updates", "env_steps", "updates", "seconds", "cpu_seconds")
+    return isinstance(values, dict) and all(isinstance(values.get(name, 0), int | float) for name in names)
 
 
 def file_metadata(file: PolicyFile) -> dict:

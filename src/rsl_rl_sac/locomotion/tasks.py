@@ -49,11 +49,10 @@ class EventCfg:
                 raise ConfigError(f"{name} must be a range, low <= high, got {(low, high)}.")
         if self.push_interval[0] <= 0.0:
             raise ConfigError(f"push_interval must be positive, got {self.push_interval}.")
-        sizes = {name: getattr(self, name) for name in ("reset_position", "reset_yaw", "reset_velocity")}
-        sizes |= {"push_velocity": self.push_velocity, "base_com": min(self.base_com)}
-        for name, value in sizes.items():
-            if not 0.0 <= value < math.inf:
-                raise ConfigError(f"{name} must not be negative, got {getattr(self, name)}.")
+        for name in ("reset_position", "reset_yaw", "reset_velocity", "push_velocity", "base_com"):
+            value = getattr(self, name)
+            if not all(0.0 <= size < math.inf for size in (value if name == "base_com" else (value,))):
+                raise ConfigError(f"{name} must be finite and not negative, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
@@ -88,6 +87,9 @@ class VelocityTaskCfg:
         step = self.physics.time_step * self.physics.decimation
         if round(self.episode_length / step) < 1:
             raise ConfigError(f"episode_length is {self.episode_length!r} s, less than a control step of {step:g} s.")
+        if round(self.commands.resampling_time / step) < 1:
+            time = self.commands.resampling_time
+            raise ConfigError(f"resampling_time is {time!r} s, less than a control step of {step:g} s.")
         if not isinstance(self.max_initial_level, int) or self.max_initial_level < 0:
             raise ConfigError(f"max_initial_level must be an integer >= 0, got {self.max_initial_level!r}.")
 
