@@ -249,3 +249,16 @@ def test_compared_in_the_same_physics(task: str) -> None:
     """SAC and PPO train with the same physics, coarse on a CPU only."""
     assert preset("cpu", task).coarse_physics and preset("ppo_cpu", task).coarse_physics
     assert not preset("paper", task).coarse_physics and not preset("ppo_paper", task).coarse_physics
+
+
+def test_quarantine_needs_the_check() -> None:
+    """Who does not look for what is not finite cannot put it aside."""
+    with pytest.raises(ConfigError, match="'stop' without check_for_nan"):
+        RunnerCfg(non_finite="quarantine", check_for_nan=False)
+
+
+def test_presets_share_nothing() -> None:
+    """A change of a preset's lists is one of this configuration only."""
+    for name, other in (("mjlab", "ppo_mjlab"), ("ppo_mjlab", "mjlab")):
+        preset(name).obs_groups["critic"].append("x")
+        assert preset(other).obs_groups["critic"] == preset(name).obs_groups["critic"] == ["critic"]

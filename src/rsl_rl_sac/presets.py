@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Callable
@@ -134,14 +135,14 @@ _MJLAB_OBS_GROUPS = {"actor": ["actor"], "critic": ["critic"]}
 def _mjlab(words: set[str]) -> RunnerCfg:
     """Table C1 with mjlab's observation groups; not tuned on its rewards, for want of a GPU."""
     cfg = _paper(words)
-    cfg.obs_groups = dict(_MJLAB_OBS_GROUPS)
+    cfg.obs_groups = copy.deepcopy(_MJLAB_OBS_GROUPS)
     return cfg
 
 
 def _ppo_mjlab(words: set[str]) -> PPORunnerCfg:
     """The settings of mjlab itself for its velocity tasks."""
     cfg = PPORunnerCfg(num_envs=4096, max_iterations=30_000 if "g1" in words else 10_000)
-    cfg.obs_groups = dict(_MJLAB_OBS_GROUPS)
+    cfg.obs_groups = copy.deepcopy(_MJLAB_OBS_GROUPS)
     cfg.actor.obs_normalization = cfg.critic.obs_normalization = True
     cfg.algorithm.entropy_coef = 0.01
     return cfg

@@ -4,15 +4,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from rsl_rl.runners import OnPolicyRunner
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms import SAC
+from rsl_rl_sac.algorithms.isaaclab_sac import IsaacLabSAC
 from rsl_rl_sac.algorithms.metrics import METRICS
 from rsl_rl_sac.envs import DoubleIntegrator
 from rsl_rl_sac.utils import CheckpointError, ConfigError, EnvContractError, NonFiniteError
+from rsl_rl_sac.utils.checkpoint import check_plain
 from tests.helpers import collect, small_alg, small_cfg
 
 
@@ -335,3 +338,34 @@ class TestConstruction:
         env.action_bounds = None  # type: ignore[assignment]
         with pytest.raises(EnvContractError, match=r"no 'action_bounds'.*algorithm.action_bounds"):
             SAC.construct_algorithm(env.get_observations(), env, small_cfg().to_dict(), "cpu")
+
+
+def test_integers_of_numpy() -> None:
+    """An environment may count in NumPy's integers; checkpoints have Python's."""
+    env = DoubleIntegrator(4)
+    env.num_envs, env.num_actions = np.int64(4), np.int64(1)  # type: ignore[assignment]
+    cfg = small_cfg(save_replay=True).to_dict()
+    alg = SAC.construct_algorithm(env.get_observations(), env, cfg, "cpu")
+    check_plain(alg.save())
+
+
+def test_isaac_lab_plays_without_the_replay() -> None:
+    """Isaac Lab's script to play loads everything into a player, whose replay has another size."""
+    env = DoubleIntegrator(16)
+    algs = []
+    for size in (1600, 320):
+        cfg = small_cfg(save_replay=True, replay_size=size, training_start_iteration=0).to_dict()
+        # Without the adapter, which needs environments of Isaac Lab.
+        construct = SAC.construct_algorithm.__func__  # type: ignore[attr-defined]
+        algs.append(construct(IsaacLabSAC, env.get_observations(), env, cfg, "cpu"))
+    trained, player = algs
+    obs = env.get_observations()
+    for _ in range(5):
+        obs, rewards, dones, extras = env.step(trained.act(obs))
+        trained.process_env_step(obs, rewards, dones, extras)
+    trained.update()
+    with pytest.warns(UserWarning, match="The replay stays empty"):
+        player.load(trained.save(), None, True)
+    assert player.num_updates == trained.num_updates > 0 and player.storage.total_steps == 0
+    with pytest.raises(CheckpointError):  # who asks for it is told
+        player.load(trained.save(), {"replay": True}, True)

@@ -134,6 +134,22 @@ def test_actions() -> None:
     assert taken == [[-1.0, 0.0], [0.5, 0.5], [1.0, 3.0]]
 
 
+def test_bounds_of_other_precision() -> None:
+    """0.1 is a little more in single precision; an environment whose box is of double precision gets its own bound."""
+
+    class Narrow(Counter):
+        """Counts with small actions."""
+
+        def __init__(self, number: int) -> None:
+            super().__init__(number)
+            self.action_space = spaces.Box(-0.1, 0.1, (2,), np.float64)
+
+    env = GymnasiumVecEnv(SyncVectorEnv([lambda: Narrow(0)]), seed=0, max_episode_length=10)
+    env.step(torch.tensor([[1.0, -1.0]]))
+    (taken,) = env.vector_env.get_attr("last_action")  # type: ignore[attr-defined]
+    assert taken.tolist() == [0.1, -0.1]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_types_of_observations(dtype: type) -> None:
     """Numbers of any type become torch's default type."""

@@ -45,6 +45,13 @@ def rnd_by_hand(**settings: object) -> ReplayRND:
     return rnd
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.int64])
+def test_observations_of_any_type(dtype: torch.dtype) -> None:
+    """Observations need not be of the networks' type."""
+    obs = TensorDict({"policy": torch.tensor([[1]], dtype=dtype)}, [1])
+    assert rnd_by_hand(weight=1.0).process_step(obs, torch.zeros(1), None, None).tolist() == [2.0]
+
+
 def observe(*values: float) -> TensorDict:
     """Wrap one number per environment as observations."""
     return TensorDict({"policy": torch.tensor(values).unsqueeze(1)}, [len(values)])

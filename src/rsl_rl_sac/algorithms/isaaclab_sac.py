@@ -4,12 +4,15 @@
 
 from __future__ import annotations
 
+import warnings
+
 import torch
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
 from rsl_rl_sac.algorithms.sac import SAC
 from rsl_rl_sac.envs.isaaclab import IsaacLabVecEnv
+from rsl_rl_sac.utils.errors import CheckpointError
 
 
 class IsaacLabSAC(SAC):
@@ -41,3 +44,14 @@ class IsaacLabSAC(SAC):
         """Store one vector step, with the observations before a reset."""
         extras = extras if self.adapter is None else self.adapter.complete(extras)
         super().process_env_step(obs, rewards, dones, extras)
+
+    def load(self, loaded_dict: dict, load_cfg: dict | None, strict: bool) -> bool:
+        """Load; Isaac Lab's scripts ask for everything, also to play, where the replay is another one."""
+        replay = loaded_dict.get("replay_state_dict")
+        if load_cfg is None and replay is not None:
+            try:
+                self.storage.check_state_dict(replay)
+            except CheckpointError as error:
+                warnings.warn(f"The replay stays empty. {error}", stacklevel=2)
+                loaded_dict = {name: value for name, value in loaded_dict.items() if name != "replay_state_dict"}
+        return super().load(loaded_dict, load_cfg, strict)

@@ -130,7 +130,8 @@ class GymnasiumVecEnv(VecEnv):
         space = self.vector_env.single_action_space
         low, high = self.action_bounds
         inside = actions.detach().to(low).clamp(low, high).cpu().numpy()
-        return inside.reshape(self.num_envs, *space.shape).astype(space.dtype)  # type: ignore[misc]
+        inside = inside.reshape(self.num_envs, *space.shape).astype(space.dtype)  # type: ignore[misc]
+        return np.clip(inside, space.low, space.high)  # outside of which bounds in single precision may be rounded
 
     def _observations(self, obs: object) -> TensorDict:
         """Return observations as groups, in memory of their own."""

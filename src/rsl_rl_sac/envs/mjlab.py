@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import torch
+from packaging.version import Version
 from rsl_rl.env import VecEnv
 from tensordict import TensorDict
 
@@ -20,10 +21,14 @@ from rsl_rl_sac.envs.worlds import World
 from rsl_rl_sac.utils.distributed import launched_device
 from rsl_rl_sac.utils.errors import ConfigError, EnvContractError, MissingDependencyError
 from rsl_rl_sac.utils.seeding import get_rng_state, set_rng_state
+from rsl_rl_sac.utils.versions import UNKNOWN_VERSION, package_version
 
 if TYPE_CHECKING:  # so that asking for a task without mjlab is an error with a message
     from mjlab.envs import ManagerBasedRlEnv, ManagerBasedRlEnvCfg
     from mjlab.rl import RslRlVecEnvWrapper
+
+OLDEST_VERSION = Version("1.6")
+"""The first mjlab whose reset of some environments leaves the others alone."""
 
 
 class MjlabVecEnv(VecEnv):
@@ -39,7 +44,16 @@ class MjlabVecEnv(VecEnv):
 
         Args:
             env: mjlab's own wrapper for rsl_rl, as its scripts build it.
+
+        Raises:
+            MissingDependencyError: If mjlab is too old.
         """
+        installed = package_version("mjlab")
+        if installed != UNKNOWN_VERSION and Version(installed) < OLDEST_VERSION:
+            raise MissingDependencyError(
+                f"mjlab {installed} is too old: before {OLDEST_VERSION}, resetting some environments changes histories"
+                " and delays of the others. Install a newer one (pip install -U mjlab)."
+            )
         self.env = env
         self.num_envs = env.num_envs
         self.num_actions = env.num_actions

@@ -116,6 +116,10 @@ class ReplayRND(RandomNetworkDistillation):
         rewards = self.novelty(obs.to(device)).view_as(factors)
         return replace(batch, returns=batch.returns + (factors.to(device) * rewards).sum(dim=-1))
 
+    def get_rnd_state(self, obs: TensorDict) -> torch.Tensor:
+        """Return the observations that novelty is judged by as one tensor, whatever their type."""
+        return torch.cat([obs[group].to(torch.get_default_dtype()) for group in self.groups], dim=-1)
+
     @torch.no_grad()
     def novelty(self, obs: TensorDict) -> torch.Tensor:
         """Return the intrinsic rewards of observations as of now; nothing moves on."""

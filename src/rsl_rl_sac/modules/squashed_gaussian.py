@@ -81,7 +81,7 @@ class SquashedGaussian(Distribution):
             mean_bias: ``"default_pose"`` starts at the action 0 even if the bounds are asymmetric, ``"zero"`` is the
                 paper's zero bias, whose first action is the centre of the bounds.
         """
-        super().__init__(output_dim)
+        super().__init__(int(output_dim))  # NumPy's will do
         low = _as_bound("low", low, output_dim)
         high = _as_bound("high", high, output_dim)
         if not bool(torch.all(low < high)):

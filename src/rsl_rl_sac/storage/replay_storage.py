@@ -99,8 +99,8 @@ class ReplayStorage:
             seed: Seed of the sampling generator.
             action_dtype: Type in which actions are stored, the default type if None.
         """
-        self.num_envs = num_envs
-        self.num_steps = capacity // num_envs
+        self.num_envs = int(num_envs)  # NumPy's, which checkpoints do not take, will do
+        self.num_steps = capacity // self.num_envs
         self.n_step = n_step
         self.gamma = gamma
         self.device = torch.device(device)

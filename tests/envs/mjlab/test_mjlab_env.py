@@ -14,6 +14,7 @@ pytest.importorskip("mjlab")
 
 from rsl_rl_sac.envs import check_vec_env
 from rsl_rl_sac.envs.mjlab import MjlabVecEnv
+from rsl_rl_sac.utils.errors import MissingDependencyError
 from tests.envs.mjlab.helpers import EPISODE_STEPS, GO1, make_env, without_noise
 
 IMU_POSITION = np.array([-0.01592, -0.06659, -0.00617])
@@ -165,3 +166,10 @@ def test_the_wrapper_inside_still_resets_by_itself(true_env: MjlabVecEnv) -> Non
 def test_contract(noisy_env: MjlabVecEnv) -> None:
     """The checker finds nothing."""
     check_vec_env(noisy_env)
+
+
+def test_old_version(true_env: MjlabVecEnv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Versions whose resets reach into other environments are refused."""
+    monkeypatch.setattr("rsl_rl_sac.envs.mjlab.package_version", lambda name: "1.5.0")
+    with pytest.raises(MissingDependencyError, match=r"mjlab 1\.5\.0 is too old: before 1\.6"):
+        MjlabVecEnv(true_env.env)
