@@ -21,7 +21,7 @@ import tyro
 from common import read_rows, write_rows
 from rsl_rl.env import VecEnv
 
-from rsl_rl_sac.config import CriticCfg, RunnerCfg, SACCfg
+from rsl_rl_sac.config import ActorCfg, CriticCfg, RunnerCfg, SACCfg
 from rsl_rl_sac.envs import action_bounds
 from rsl_rl_sac.locomotion.registry import load_robot, task_cfg
 from rsl_rl_sac.presets import preset
@@ -131,7 +131,7 @@ def paper_exploration(cfg: RunnerCfg) -> None:
     cfg.algorithm.temperature_learning_rate = paper.temperature_learning_rate
 
 
-def settings(cfg: RunnerCfg | CriticCfg | SACCfg, **values: object) -> None:
+def settings(cfg: RunnerCfg | ActorCfg | CriticCfg | SACCfg, **values: object) -> None:
     """Change some settings."""
     for name, value in values.items():
         setattr(cfg, name, value)
@@ -156,6 +156,7 @@ VARIANTS: dict[str, Callable[[RunnerCfg, str], None]] = {
     "symmetry_off": lambda cfg, task: settings(cfg.algorithm, symmetry_cfg=None),
     "critic_scalar": lambda cfg, task: settings(cfg.critic, num_atoms=1),
     "critic_layer_norm": lambda cfg, task: settings(cfg.critic, layer_norm=True),
+    "actor_layer_norm": lambda cfg, task: settings(cfg.actor, layer_norm=True),
     "critics_2": lambda cfg, task: settings(cfg.critic, num_critics=2),
     "critics_2_mean": lambda cfg, task: critics_averaged(cfg),
     "batch_512": lambda cfg, task: settings(cfg.algorithm, batch_size=512),

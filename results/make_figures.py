@@ -32,7 +32,7 @@ ABLATIONS = {
         "paper_exploration",
     ),
     "Returns and time-outs": ("n1", "n3", "time_outs_naive"),
-    "Critic": ("critic_scalar", "critic_layer_norm", "critics_2", "critics_2_mean"),
+    "Networks": ("critic_scalar", "critic_layer_norm", "actor_layer_norm", "critics_2", "critics_2_mean"),
     "Batches, rewards, overlap": ("batch_512", "batch_1024_fewer", "reward_scale_1", "overlap_off"),
     "How fast the actor follows": ("actor_at_once", "actor_every_step", "kl_0.006"),
     "Noise": ("noise_lasting", "noise_mixed", "noise_constant", "rates_constant"),
