@@ -215,12 +215,17 @@ def main(options: Options) -> None:
         raise SystemExit(f"There is no variant {', '.join(unknown)}; there are {', '.join(VARIANTS)}.")
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     jobs = [(variant, seed, options) for seed in seeds for variant in variants]
+    failed: list[str] = []
     # New processes: each has its own threads and its own memory.
     with multiprocessing.get_context("spawn").Pool(options.processes, maxtasksperchild=1) as pool:
         for variant, seed, score in pool.imap_unordered(train, jobs):
             print(f"{variant}, seed {seed}: {score}", flush=True)
-            if not score.startswith("failed"):
+            if score.startswith("failed"):
+                failed.append(f"{variant}, seed {seed}")
+            else:
                 add_to_table(variant, seed, options)
+    if failed:
+        raise SystemExit(f"Failed: {'; '.join(failed)}.")
 
 
 def add_to_table(variant: str, seed: int, options: Options) -> None:

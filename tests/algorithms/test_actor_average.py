@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import pathlib
 
 import pytest
@@ -91,15 +92,17 @@ def test_what_is_not_strict() -> None:
     alg, env = small_alg(average_actor_steps=4)
     collect(alg, env)
     alg.update()
-    state = alg.save()
-    for part in (state["actor_state_dict"], state["average_state_dict"]["actor_state_dict"]):
-        part["mlp.0.bias"].fill_(0.25)
+    state = copy.deepcopy(alg.save())
+    values = (0.25, 0.5)
+    parts = (state["actor_state_dict"], state["average_state_dict"]["actor_state_dict"])
+    for part, value in zip(parts, values, strict=True):
+        part["mlp.0.bias"].fill_(value)
         del part["mlp.0.weight"]
     with pytest.raises(CheckpointError, match=r"mlp\.0\.weight"):
         alg.load(state, {"actor": True}, True)
     alg.load(state, {"actor": True}, False)
-    for policy in (alg.actor, alg.get_policy()):
-        assert bool((policy.state_dict()["mlp.0.bias"] == 0.25).all())
+    for policy, value in zip((alg.actor, alg.get_policy()), values, strict=True):
+        assert bool((policy.state_dict()["mlp.0.bias"] == value).all())
 
 
 def test_follows_after_a_move() -> None:

@@ -14,12 +14,14 @@ import time
 import numpy as np
 import pytest
 
+from rsl_rl_sac.config import RunnerCfg
 from rsl_rl_sac.locomotion.comparison import Comparison, Run, share_cores
 from rsl_rl_sac.locomotion.curves import Curve, end_differences, mean_curve, read_curves
 from rsl_rl_sac.locomotion.figures import draw_comparison
 from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
+from rsl_rl_sac.ppo_config import PPORunnerCfg
 from rsl_rl_sac.runners.curve import write_curve
-from rsl_rl_sac.utils.config_file import load_run_config
+from rsl_rl_sac.utils.config_file import TrainingCfg, dump_config, load_run_config
 from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 
 TASK = "Velocity-Flat-Unitree-Go1"
@@ -78,8 +80,10 @@ class TestRuns:
         for _ in range(2):  # also of runs that were gone on with, and stopped
             with pytest.raises(ConfigError, match="runs of 2 minutes"):
                 Comparison(TASK, tmp_path, 0.5, [0], fine_physics=True).run()
-            write_curve(tmp_path / "sac_seed0" / "curve.csv", [dict.fromkeys(CURVE_COLUMNS, 0.0) | {"seconds": 120.2}])
-            (tmp_path / "sac_seed0" / "finished.txt").unlink(missing_ok=True)
+            for agent in ("sac", "ppo"):
+                rows = [dict.fromkeys(CURVE_COLUMNS, 0.0) | {"seconds": 120.2}]
+                write_curve(tmp_path / f"{agent}_seed0" / "curve.csv", rows)
+                (tmp_path / f"{agent}_seed0" / "finished.txt").unlink(missing_ok=True)
         assert (tmp_path / "curves.csv").read_text() == table
 
     def test_a_last_iteration_that_is_long(self, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,9 +91,13 @@ class TestRuns:
         monkeypatch.setattr(Comparison, "_run_pair", lambda *_: None)
         for agent in ("sac", "ppo"):
             write_run(tmp_path / f"{agent}_seed0", [0.2, 0.9], minutes=2.0)
-            row = dict.fromkeys(CURVE_COLUMNS, 0.0) | {"iteration": 15.0, "seconds": 126.9}
+            row = dict.fromkeys(CURVE_COLUMNS, 0.0) | {"seconds": 126.9}
             write_curve(tmp_path / f"{agent}_seed0" / "curve.csv", [row])
+            config = dump_config(TASK, RunnerCfg() if agent == "sac" else PPORunnerCfg(), TrainingCfg(minutes=2.0))
+            (tmp_path / f"{agent}_seed0" / "config.yaml").write_text(config)
         Comparison(TASK, tmp_path, 2.0, [0]).run()
+        with pytest.raises(ConfigError, match="runs of 2 minutes"):
+            Comparison(TASK, tmp_path, 1.95, [0]).run()
         (tmp_path / "ppo_seed0" / "finished.txt").unlink()  # as if the other one had failed beside it
         Comparison(TASK, tmp_path, 2.0, [0]).run()
 

@@ -309,6 +309,7 @@ def test_presets_know_the_unit_of_action(tmp_path: Path) -> None:
         ({"commands": {"lin_vel_x": (1.0, -1.0)}}, "lin_vel_x must be a range"),
         ({"commands": {"standing_share": 2.0}}, "standing_share must be in"),
         ({"commands": {"lin_vel_x": (0.0, math.inf)}}, "lin_vel_x must be a range"),
+        ({"commands": {"heading_stiffness": math.nan}}, "heading_stiffness must be finite, got nan"),
         ({"commands": {"resampling_time": math.inf}}, "resampling_time a positive number of seconds"),
         ({"commands": {"resampling_time": 0.005}}, "resampling_time is 0.005 s, less than a control step of 0.02 s"),
         ({"events": {"base_com": (0.05, math.inf, 0.01)}}, "base_com must be finite and not negative, got"),

@@ -342,6 +342,9 @@ IMPLICIT = {"joints": ["*_calf_joint"], "model": "implicit_pd", "stiffness": 1.0
         (put("bodies", 1, "joint", "name", value=5), "bodies[1], joint, name must be a word, got 5"),
         (put("bodies", 1, "joint", value=[]), "bodies[1], joint: expected an object, got a list"),
         (put("name", value=5), "name must be a word, got 5"),
+        (put("bodies", 1, "parent", value=["base"]), "bodies[1], parent must be a word, got ['base']"),
+        (put("bodies", 1, "shapes", 0, "link", value=["a"]), "bodies[1], shapes[0], link must be a word, got ['a']"),
+        (put("actuators", 0, "model", value=["dc_motor"]), "actuators[0], model must be a word, got ['dc_motor']"),
     ],
 )
 def test_wrong_data(tmp_path: Path, change: Callable[[dict[str, Any]], None], message: str) -> None:

@@ -179,7 +179,8 @@ def test_changes_that_are_no_text(tmp_path: pathlib.Path, monkeypatch: pytest.Mo
 
 def test_replays_of_no_checkpoint(tmp_path: pathlib.Path) -> None:
     """What was written before a checkpoint that never came is deleted; what belongs to one is not."""
-    kept = ["model_1.ab.rank1.replay.pt", "model_1.ab.replay.pt", "model_1.pt", "model_best.pt"]
+    kept = ["model_0.5.ab.replay.pt", "model_0.5.pt"]
+    kept += ["model_1.ab.rank1.replay.pt", "model_1.ab.replay.pt", "model_1.pt", "model_best.pt"]
     for name in (*kept, "model_2.cd.replay.pt", "model_2.cd.rank1.replay.pt", ".model_2.pt.ef.tmp"):
         (tmp_path / name).touch()
     delete_leftovers(tmp_path)

@@ -32,5 +32,6 @@ class _LastingConsole(Console):
     def on_broken_pipe(self) -> None:
         """Take the place of rich's, which ends the program."""
         self.quiet = True
-        with contextlib.suppress(OSError, ValueError):  # for what Python itself writes there at its end
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        # For what Python itself writes there at its end.
+        with contextlib.suppress(OSError, ValueError), open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), self.file.fileno())

@@ -38,6 +38,8 @@ class CommandCfg:
             low, high = getattr(self, name)
             if not -math.inf < low <= high < math.inf:
                 raise ConfigError(f"{name} must be a range (low, high), got {getattr(self, name)}.")
+        if not math.isfinite(self.heading_stiffness):
+            raise ConfigError(f"heading_stiffness must be finite, got {self.heading_stiffness}.")
         if not 0.0 <= self.standing_share <= 1.0 or not 0.0 < self.resampling_time < math.inf:
             raise ConfigError("standing_share must be in [0, 1] and resampling_time a positive number of seconds.")
 

@@ -19,13 +19,11 @@ from pathlib import Path
 from rsl_rl_sac.locomotion.world import CURVE_COLUMNS
 from rsl_rl_sac.runners.curve import read_curve
 from rsl_rl_sac.utils.checkpoint import write_text_atomically
+from rsl_rl_sac.utils.config_file import load_run_config
 from rsl_rl_sac.utils.errors import ConfigError, TrainingFailedError
 
 AGENTS = ("sac", "ppo")
 """What is compared."""
-
-_OVERTIME = 0.1
-"""Minutes by which that estimate may be too large."""
 
 
 @dataclass
@@ -61,14 +59,14 @@ class Run:
 
     @property
     def trained_minutes(self) -> float:
-        """The minutes it was made for; of one that was stopped, about those after which its last iteration began."""
+        """The minutes that it has had of those it was made for; its last iteration may have taken it further."""
         if self.had_minutes is not None:
             return self.had_minutes
         curve = read_curve(self.folder / "curve.csv")
-        if not curve:
-            return 0.0
-        iterations, minutes = curve[-1]["iteration"], curve[-1]["seconds"] / 60.0
-        return minutes * (iterations - 1.0) / iterations if iterations > 0 else minutes
+        minutes = curve[-1]["seconds"] / 60.0 if curve else 0.0
+        config = self.folder / "config.yaml"
+        training = load_run_config(config)[2] if config.exists() else None
+        return minutes if training is None or training.minutes is None else min(minutes, training.minutes)
 
     def is_finished(self, minutes: float) -> bool:
         """Return whether the run has had its time."""
@@ -142,7 +140,7 @@ class Comparison:
                 f"The runs in '{self.folder}' have the settings {found}, not {own}: choose another --folder."
             )
         longest = max((run.trained_minutes for run in self.runs), default=0.0)
-        if longest > self.minutes + _OVERTIME:
+        if longest > self.minutes:
             raise ConfigError(
                 f"There are runs of {longest:.3g} minutes in '{self.folder}': ask for as many, or choose another"
                 " --folder."

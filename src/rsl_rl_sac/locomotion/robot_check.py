@@ -43,10 +43,16 @@ def _type_errors(robot: Robot) -> Iterator[str]:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             yield f"{name} must be a list of names, got {value!r}"
     words = {f"bodies[{i}], name": body.name for i, body in enumerate(robot.bodies)} | {"name": robot.name}
+    words |= {f"actuators[{i}], model": actuator.model for i, actuator in enumerate(robot.actuators)}
     for i, body in enumerate(robot.bodies):
-        words |= {f"bodies[{i}], shapes[{k}], type": shape.type for k, shape in enumerate(body.shapes)}
+        if body.parent is not None:
+            words[f"bodies[{i}], parent"] = body.parent
         if body.joint is not None:
             words[f"bodies[{i}], joint, name"] = body.joint.name
+        for k, shape in enumerate(body.shapes):
+            words[f"bodies[{i}], shapes[{k}], type"] = shape.type
+            if shape.link is not None:
+                words[f"bodies[{i}], shapes[{k}], link"] = shape.link
     for name, value in words.items():
         if not isinstance(value, str):
             yield f"{name} must be a word, got {value!r}"

@@ -448,6 +448,8 @@ def check_runner_cfg(train_cfg: dict) -> None:
             f"algorithm.class_name must name SAC or a subclass, got {shown(algorithm['class_name'])}; rsl_rl's own"
             " runner, OnPolicyRunner, trains other algorithms."
         )
+    if train_cfg.get("non_finite", "stop") != "stop" and not train_cfg.get("check_for_nan", True):
+        raise ConfigError("non_finite must be 'stop' without check_for_nan, which finds what would be put aside.")
     sections = ("actor", "critic", "algorithm")
     RunnerCfg.check_values(
         {

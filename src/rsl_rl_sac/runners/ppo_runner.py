@@ -10,10 +10,10 @@ from rsl_rl.env import VecEnv
 from rsl_rl.runners import OnPolicyRunner
 
 from rsl_rl_sac.utils.checkpoint import check_parts, delete_older_checkpoints, load_safely, save_atomically
-from rsl_rl_sac.utils.config_base import one_line
+from rsl_rl_sac.utils.config_base import resolve
 from rsl_rl_sac.utils.disk import DiskFaults
 from rsl_rl_sac.utils.distributed import configure_processes, naming_lost_process
-from rsl_rl_sac.utils.errors import CheckpointError, ConfigError, RslRlSacError
+from rsl_rl_sac.utils.errors import CheckpointError
 
 _STATE: dict[str, type] = {
     "actor_state_dict": dict,
@@ -34,14 +34,11 @@ class PPORunner(OnPolicyRunner):
         """Build as rsl_rl does.
 
         Raises:
-            ConfigError: If rsl_rl does not know what to do with the settings.
+            ConfigError: If a class is named that is not there.
         """
-        try:
-            super().__init__(env, train_cfg, log_dir, device)
-        except (ImportError, AttributeError, TypeError, ValueError, KeyError) as error:
-            if isinstance(error, RslRlSacError):
-                raise
-            raise ConfigError(f"rsl_rl cannot build PPO from these settings: {one_line(str(error), 300)}") from error
+        for name in ("algorithm", "actor", "critic"):
+            resolve(train_cfg[name]["class_name"], f"{name}.class_name")
+        super().__init__(env, train_cfg, log_dir, device)
 
     def _configure_multi_gpu(self) -> None:
         configure_processes(self)

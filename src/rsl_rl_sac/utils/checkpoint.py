@@ -234,7 +234,8 @@ def delete_leftovers(folder: str | os.PathLike) -> None:
         for file in folder.glob(".model_*.pt.*.tmp"):
             file.unlink(missing_ok=True)
         for replay in folder.glob("model_*.replay.pt"):  # written before the checkpoint, which then never came
-            if not (folder / f"{replay.name.partition('.')[0]}.pt").exists():
+            checkpoint = re.sub(r"\.[^.]+(\.rank\d+)?\.replay\.pt$", ".pt", replay.name)
+            if not (folder / checkpoint).exists():
                 replay.unlink(missing_ok=True)
 
 
