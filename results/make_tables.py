@@ -286,6 +286,7 @@ OPTIONS = {
         "later, with settings that were found with a categorical one",
     ),
     "critic_layer_norm": ("layer normalization in the critic", "does not walk: no progress from 1.4 M steps on"),
+    "actor_layer_norm": ("layer normalization in the actor", "no difference that one seed shows"),
     "critics_2": ("the smaller of two critics", "no difference that one seed shows"),
     "critics_2_mean": ("the mean of two critics", "no difference that one seed shows"),
     "physics_fine": ("the physics of the evaluation, 4 x 5 ms", "much later: noise costs more"),
