@@ -243,21 +243,24 @@ def five_minutes() -> str:
     return markdown([*header, "Without noise (survival)"], rows)
 
 
+SAME = "no difference that one seed shows"
+"""Verdict on most."""
+
 ABLATION = {
     "base": ("base: σ₀ 0.6, ±0.5 rad, n = 5, start at the default pose", ""),
-    "sigma_0.15": ("σ₀ = 0.15, the paper's", "no difference that one seed shows"),
-    "sigma_1.0": ("σ₀ = 1.0", "no difference that one seed shows"),
+    "sigma_0.15": ("σ₀ = 0.15, the paper's", SAME),
+    "sigma_1.0": ("σ₀ = 1.0", SAME),
     "paper_exploration": (
         "the paper's exploration: soft limits, σ₀, target entropy and temperature; start at the default pose",
-        "walks; no difference that one seed shows",
+        f"walks; {SAME}",
     ),
     "bounds_opening": (
         "bounds: ±0.5 rad that open to the soft limits as the noise sinks",
-        "no difference that one seed shows",
+        SAME,
     ),
     "bounds_soft_sigma_0.15": (
         "bounds: soft limits, and σ₀ = 0.15, the paper's",
-        "walks; no difference that one seed shows",
+        f"walks; {SAME}",
     ),
     "bounds_soft_sigma_0.15_bias_zero": (
         "bounds: soft limits, σ₀ = 0.15, mean-head bias zero",
@@ -276,7 +279,7 @@ ABLATION = {
     "bounds_100": ("bounds: ±100 units, σ₀ 0.6 of them", "only falls"),
     "n1": ("n = 1", "does not walk yet"),
     "n3": ("n = 3", "about as n = 5"),
-    "time_outs_naive": ("time-outs taken for failures", "no difference that one seed shows, in this task"),
+    "time_outs_naive": ("time-outs taken for failures", f"{SAME}, in this task"),
 }
 """Names and verdicts of the paper's changes taken back."""
 
@@ -286,34 +289,34 @@ OPTIONS = {
         "later, with settings that were found with a categorical one",
     ),
     "critic_layer_norm": ("layer normalization in the critic", "does not walk: no progress from 1.4 M steps on"),
-    "actor_layer_norm": ("layer normalization in the actor", "no difference that one seed shows"),
-    "critics_2": ("the smaller of two critics", "no difference that one seed shows"),
-    "critics_2_mean": ("the mean of two critics", "no difference that one seed shows"),
+    "actor_layer_norm": ("layer normalization in the actor", SAME),
+    "critics_2": ("the smaller of two critics", SAME),
+    "critics_2_mean": ("the mean of two critics", SAME),
     "physics_fine": ("the physics of the evaluation, 4 x 5 ms", "much later: noise costs more"),
-    "symmetry_off": ("no mirrored transitions", "no difference that one seed shows, on Go1"),
+    "symmetry_off": ("no mirrored transitions", f"{SAME}, on Go1"),
     "noise_constant": (
         "noise that stays, and with it the learning rates",
-        "no difference that one seed shows without noise; with noise worse, as it must be",
+        f"{SAME} without noise; with noise worse, as it must be",
     ),
     "reward_scale_1": (
         "rewards as they are; range of values and temperature in the same unit",
-        "no difference that one seed shows: it is a unit",
+        f"{SAME}: it is a unit",
     ),
     "batch_1024_fewer": (
         "batches of 1024, a quarter of the gradient steps",
         "later; what is counted in gradient steps comes later too: the actor's start, at 0.5 M, and less noise, never",
     ),
-    "batch_512": ("batches of 512", "no difference that one seed shows, in steps; they take longer"),
+    "batch_512": ("batches of 512", f"{SAME}, in steps; they take longer"),
     "actor_every_step": (
         "the actor follows every step of the critic",
-        "no difference that one seed shows",
+        SAME,
     ),
-    "actor_at_once": ("the actor learns from the first step on", "no difference that one seed shows"),
+    "actor_at_once": ("the actor learns from the first step on", SAME),
     "kl_0.006": ("an actor that changes by a KL divergence of 0.006 an iteration", "later"),
     "noise_mixed": ("noise of 0.4 to 2 times its size, environment by environment", "later"),
     "noise_lasting": ("noise with a correlation of 0.8 from step to step", "later"),
-    "overlap_off": ("physics and learning in turn", "no difference that one seed shows, in steps"),
-    "rates_constant": ("learning rates that stay", "no difference that one seed shows"),
+    "overlap_off": ("physics and learning in turn", f"{SAME}, in steps"),
+    "rates_constant": ("learning rates that stay", SAME),
 }
 """The same for the options of preset ``cpu``."""
 
